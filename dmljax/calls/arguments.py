@@ -122,8 +122,8 @@ def _narrow(where: Where, x: Any) -> np.ndarray[Any, Any]:
             if not limits.min <= extreme <= limits.max:
                 raise InvalidDesc(Problem(where, f"must fit {narrow} unless jax_enable_x64 is set", extreme))
     with np.errstate(over="ignore"):
-        narrowed: np.ndarray[Any, Any] = x.astype(narrow)
-        return narrowed
+        result: np.ndarray[Any, Any] = x.astype(narrow)
+        return result
 
 
 def _require_fit(where: Where, value: int) -> int:
@@ -134,13 +134,13 @@ def _require_fit(where: Where, value: int) -> int:
 
 
 def bring_into_one_type(
-    arrays: dict[Any, Any], unchanged: Any, kind: ArrayKind = OPERAND, like: Any = None, default: Any = None
+    arrays: dict[Any, Any], exempt: Any, kind: ArrayKind = OPERAND, like: Any = None, default: Any = None
 ) -> dict[Any, Any]:
     """Converts Python numbers and weakly typed arrays to the type of `like`, of the first array, or of `default`."""
     dtypes = [getattr(x, "dtype", x) for x in (like, *arrays.values(), default) if _has_own_type(x)]
     dtype = next((dtype for dtype in dtypes if dtype in FLOATS or not kind.is_float), None)
     dtype = widened(dtype) if kind.is_wide and dtype is not None else dtype
-    weak = {key: x for key, x in arrays.items() if not (x is None or _has_own_type(x) or isinstance(x, unchanged))}
+    weak = {key: x for key, x in arrays.items() if not (x is None or _has_own_type(x) or isinstance(x, exempt))}
     return {key: _in_type(key, x, dtype, kind) for key, x in weak.items()}
 
 
@@ -220,9 +220,9 @@ def as_scalar(where: Where, value: Any, dtype: Any, kind: NumberKind, *, is_weak
             require_real(where, value.dtype)
         default = _default_dtype(value)
         with inside(where):
-            converted = kind.convert(value, default if dtype is None else dtype)
-        is_same = converted is not None and converted.dtype == default
-        return value if is_weak and type(value) in (int, float) and is_same else converted
+            scalar = kind.convert(value, default if dtype is None else dtype)
+        is_same = scalar is not None and scalar.dtype == default
+        return value if is_weak and type(value) in (int, float) and is_same else scalar
     value = as_array(where, value)
     if value.ndim != 0:
         raise InvalidDesc(Problem(where, "must be a scalar", f"shape {value.shape}"))
@@ -289,10 +289,10 @@ def _float32(where: Where, value: Any) -> float:
     if isinstance(value, bool | np.bool_) or not (is_array or isinstance(value, int | float)):
         raise InvalidType(not_static(where, "must be a number", value, jax.Array))
     with inside(where):
-        rounded = float(exact(value, np.dtype(np.float32)))
-    if not math.isfinite(rounded):
+        number = float(exact(value, np.dtype(np.float32)))
+    if not math.isfinite(number):
         raise InvalidDesc(Problem(where, "must be finite", show(value)))
-    return rounded + 0.0
+    return number + 0.0
 
 
 def _size_2d(where: Where, value: Any) -> Size2D:
@@ -476,32 +476,30 @@ def spell_type(annotation: Any) -> str:
         if annotation is ...:
             return "..."
         type_name = annotation.__name__.rpartition(".")[2]
-        of = () if type_name == "Callable" else get_args(annotation)
-        return f"{type_name}[{', '.join(map(spell_type, of))}]" if of else type_name
+        arguments = () if type_name == "Callable" else get_args(annotation)
+        return f"{type_name}[{', '.join(map(spell_type, arguments))}]" if arguments else type_name
     several, aliases = dict.fromkeys(get_args(annotation)), []
     for name, alias in (("ArrayLike", ArrayLike), ("DTypeLike", DTypeLike)):
         if several.keys() >= {*get_args(alias)} - {NoneType}:
             aliases.append(name)
             several = {part: None for part in several if part is NoneType or part not in get_args(alias)}
-    ordered = [*(part for part in several if part is not NoneType), *(part for part in several if part is NoneType)]
-    return " | ".join([*aliases, *("None" if part is NoneType else spell_type(part) for part in ordered)])
+    parts = [*(part for part in several if part is not NoneType), *(part for part in several if part is NoneType)]
+    return " | ".join([*aliases, *("None" if part is NoneType else spell_type(part) for part in parts)])
 
 
-def bring_into_types(
-    kinds: Mapping[str, ArgumentKind], arguments: dict[str, Any], unchanged: Any = ()
-) -> dict[str, Any]:
+def bring_into_types(kinds: Mapping[str, ArgumentKind], arguments: dict[str, Any], exempt: Any = ()) -> dict[str, Any]:
     """Converts arrays to the types that they share, and numbers to the type `dtype`, or else that of the first array.
 
     Without an array, several numbers are converted to the type of the first number that has its own.
 
-    Instances of `unchanged` are not converted: these are JAX arrays, before they are traced.
+    Instances of `exempt` are not converted: these are JAX arrays, before they are traced.
     """
     for group, keys in groups_of(kinds).items():
         like, default = (arguments.get(x) if isinstance(x, str) else x for x in (group.like, group.default))
         together = {key: arguments[key] for key in keys}
-        arguments = arguments | bring_into_one_type(together, unchanged, group, like, default)
+        arguments = arguments | bring_into_one_type(together, exempt, group, like, default)
     numbers = {key: kind for key, kind in kinds.items() if isinstance(kind, NumberKind)}
-    typed: dict[str, Any] = {}
+    scalars: dict[str, Any] = {}
     if numbers:
         first = next((arguments[key] for key in kinds if key not in numbers and arguments[key] is not None), None)
         dtype = arguments.get("dtype")
@@ -513,10 +511,10 @@ def bring_into_types(
             if isinstance(value, jax.Array):
                 require_real(key, value.dtype)
         for key, value in values.items():
-            if value is None or isinstance(value, unchanged):
+            if value is None or isinstance(value, exempt):
                 continue
             if dtype is None and dtypes and len(numbers) > 1:
-                typed[key] = as_scalar(key, value, dtypes[0], numbers[key], is_weak=False)
+                scalars[key] = as_scalar(key, value, dtypes[0], numbers[key], is_weak=False)
             else:
-                typed[key] = as_number(key, value, numbers[key], dtype, is_weak=is_weak)
-    return arguments | typed
+                scalars[key] = as_number(key, value, numbers[key], dtype, is_weak=is_weak)
+    return arguments | scalars

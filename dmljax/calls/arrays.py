@@ -63,21 +63,23 @@ def number_array(where: Where, value: ArrayLike) -> Array:
     return x
 
 
-def require_holds(dtype: Any, what: str, largest: int) -> None:
+def require_holds(dtype: Any, numbers: str, largest: int) -> None:
     """Raises if a type cannot hold the largest possible position or count."""
     if largest > np.iinfo(dtype).max:
         wide = next(name for name in ("int32", "uint32", "int64") if largest <= np.iinfo(name).max)
-        raise InvalidDesc(Problem("dtype", f"must hold {what} up to {largest}", dtype, remedy=f"use dtype=jnp.{wide}"))
+        raise InvalidDesc(
+            Problem("dtype", f"must hold {numbers} up to {largest}", dtype, remedy=f"use dtype=jnp.{wide}")
+        )
 
 
-def require_type(where: Where, x: Array, wanted: Any, other: str) -> None:
-    """Raises if the type of an array is not `wanted`, the type of `other`."""
-    if x.dtype != wanted:
-        name, dtype = spell_path(path_of(where)), wanted
-        if jnp.issubdtype(x.dtype, np.floating) and not jnp.issubdtype(wanted, np.floating):
+def require_type(where: Where, x: Array, expected: Any, other: str) -> None:
+    """Raises if the type of an array is not `expected`, the type of `other`."""
+    if x.dtype != expected:
+        name, dtype = spell_path(path_of(where)), expected
+        if jnp.issubdtype(x.dtype, np.floating) and not jnp.issubdtype(expected, np.floating):
             name, dtype = other, x.dtype  # integers would lose the fractions
         remedy = f"use jnp.asarray({name}, {str(dtype)!r})"
-        raise InvalidType(Problem(where, f"must be of {wanted}, as {other} is", x.dtype, remedy=remedy))
+        raise InvalidType(Problem(where, f"must be of {expected}, as {other} is", x.dtype, remedy=remedy))
 
 
 def of_one_type(convert: Callable[[Where, ArrayLike], Array] = real_array, **values: ArrayLike) -> dict[str, Array]:

@@ -81,5 +81,5 @@ def missing_arguments(signature: inspect.Signature, args: Sequence[Any], kwargs:
     """Returns the arguments without a default that a call does not give."""
     parameters = signature.parameters.values()
     by_position = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD][: len(args)]
-    needed = (p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL)
-    return [name for name in needed if name not in kwargs and name not in by_position]
+    required = (p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL)
+    return [name for name in required if name not in kwargs and name not in by_position]

@@ -255,8 +255,8 @@ class _Call:
             return self._convert(values, statics)
         numbers = self.numbers.get(key)
         if numbers is None:  # a program makes the same call with the same few numbers many times
-            converted = self._convert(values, statics)
-            numbers = {i: number for i, number in enumerate(converted) if type(number) not in JAX_ARRAYS}
+            results = self._convert(values, statics)
+            numbers = {i: number for i, number in enumerate(results) if type(number) not in JAX_ARRAYS}
             arrays = [value for value in values if type(value) in JAX_ARRAYS]
             if arrays and all(map(_is_free, arrays)):
                 numbers = {i: _on_device(number) for i, number in numbers.items()}
@@ -277,8 +277,8 @@ class _Call:
             elif not is_absent and (value is None or not waits):
                 arrays[key] = as_array(key, value, kind)
         static = dict(zip(self.statics, statics, strict=True))
-        typed = bring_into_types(self.kinds, arrays | static, unchanged=jax.Array)
-        return [typed[key] for key in self.arrays]
+        arguments = bring_into_types(self.kinds, arrays | static, exempt=jax.Array)
+        return [arguments[key] for key in self.arrays]
 
 
 _MAX_NUMBERS = 1024  # combinations of numbers that an operator remembers

@@ -109,18 +109,18 @@ def remedy_for(
     `twins` are the functions for other versions of the operator, which may take it.
     """
     parameters = signature.parameters
-    for names, needed, remedy in _REMEDIES:
-        if name in names.split() and parameters.keys() >= {*needed.split()}:
+    for names, required, remedy in _REMEDIES:
+        if name in names.split() and parameters.keys() >= {*required.split()}:
             return remedy
     if str(arguments.get(name)).upper() in ("SAME", "VALID") and set(_PADDINGS) <= {*parameters}:
         return _remedy_for_padding(arguments[name])
-    here = next(_names_here(name, parameters), None)
-    if here:
-        return f"did you mean {join_words(here)} for {name}?"
+    matches = next(_names_here(name, parameters), None)
+    if matches:
+        return f"did you mean {join_words(matches)} for {name}?"
     for twin, other in twins.items():
-        there = (name,) if name in other.parameters else next(_names_here(name, other.parameters), None)
-        if there:
-            return f"{twin} takes {join_words(there)}"
+        twin_names = (name,) if name in other.parameters else next(_names_here(name, other.parameters), None)
+        if twin_names:
+            return f"{twin} takes {join_words(twin_names)}"
     longer = [parameter for parameter in parameters if parameter.startswith(f"{name}_")]
     near = longer or get_close_matches(name, parameters, n=1)
     return f"did you mean {join_words(near)} for {name}?" if near else None

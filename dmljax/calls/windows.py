@@ -87,7 +87,7 @@ def require_room(image: str, windows: Sequence[Window], place: Callable[[int], P
 
 
 def require_representable(
-    what: str, sizes: Sequence[int], amounts: Mapping[str, Sequence[int]], before: Sequence[int] = ()
+    subject: str, sizes: Sequence[int], amounts: Mapping[str, Sequence[int]], before: Sequence[int] = ()
 ) -> None:
     """Raises if UINTs cannot hold the sizes, or XLA the array, and names the largest of the amounts that led to them.
 
@@ -98,13 +98,13 @@ def require_representable(
     largest = lambda i: max(amounts, key=lambda name: amounts[name][i])  # noqa: E731
     for size, i in known:
         if size > UINT_MAX:
-            rule = f"must keep {what} at most {UINT_MAX} along axis {i + len(before)}, not {size}"
+            rule = f"must keep {subject} at most {UINT_MAX} along axis {i + len(before)}, not {size}"
             problems.append(Problem((largest(i), i), rule, amounts[largest(i)][i]))
     if problems:
         raise InvalidDesc(*problems)
     if not is_addressable((*before, *sizes)):
         _, i = max(known)
-        rule = f"must keep {what} under {MAX_BYTES}"
+        rule = f"must keep {subject} under {MAX_BYTES}"
         raise Unsupported(Problem((largest(i), i), rule, amounts[largest(i)][i]))
 
 

@@ -38,8 +38,8 @@ def signature(
     arrays = [] if is_plain else [parameter_kinds("arrays", parameter_kinds.VAR_POSITIONAL)]
     types: Mapping[str, Any] = {field: Shown(text) for field, text in (type_texts or {}).items()}
     fields = (parameter_kinds(field, kind, annotation=types.get(field, parameter_kinds.empty)) for field in counts)
-    returned = inspect.Signature.empty if result is None else Shown(result)
-    return inspect.Signature([*arrays, *fields], return_annotation=returned)
+    annotation = inspect.Signature.empty if result is None else Shown(result)
+    return inspect.Signature([*arrays, *fields], return_annotation=annotation)
 
 
 def bind_arrays(

@@ -243,8 +243,8 @@ class Operator(Lowerable):
         return f", did you mean {fields[plain]}?" if plain in fields else did_you_mean(key, fields.values())
 
     def _refuse_missing(self, values: Mapping[str, Any]) -> None:
-        needed = [member for member in self._members if member.default is dataclasses.MISSING]
-        missing = [(member.name,) for member in needed if member.field not in values]
+        required = [member for member in self._members if member.default is dataclasses.MISSING]
+        missing = [(member.name,) for member in required if member.field not in values]
         if missing:
             raise InvalidType(Problem(missing[0], "must be given", "none", missing[1:]))
 
@@ -392,12 +392,14 @@ class Operator(Lowerable):
             all_checked(*(partial(require_sizes, field, sizes[field], shape) for field, shape in natural.items()))
             sizes_of_outputs = infer(**_take(infer, arguments))
         sizes_of_outputs = getattr(sizes_of_outputs, "sizes", sizes_of_outputs)
-        inferred: dict[str, Any] = {}
+        sizes_by_key: dict[str, Any] = {}
         for leaf in outputs:
             of_member = sizes_of_outputs[leaf.member.field] if isinstance(sizes_of_outputs, dict) else sizes_of_outputs
             shape = of_member if leaf.index is None else of_member[leaf.index]
-            inferred[leaf.key] = with_leading_ones(shape, leaf.tensor.rank) if self.has_leading_ones else tuple(shape)
-        return inferred
+            sizes_by_key[leaf.key] = (
+                with_leading_ones(shape, leaf.tensor.rank) if self.has_leading_ones else tuple(shape)
+            )
+        return sizes_by_key
 
     def with_inferred_sizes(self, feature_level: FeatureLevel) -> "Operator":
         """Returns the desc with inferred output sizes; the desc itself if its other members break a rule."""
@@ -421,10 +423,10 @@ class Operator(Lowerable):
         A scalar is passed as a number of its data type, so the member with that data type is left out.
         """
         fields = [member.field for member in self._members if not member.tensor_kind and member.kind != SCALAR_TYPE]
-        named = {self.arguments.get(field, field): _number(getattr(self, field)) for field in fields}
+        values = {self.arguments.get(field, field): _number(getattr(self, field)) for field in fields}
         outputs = self.leaves(is_input=False)
         of_output = {"dtype": outputs[0].tensor.dtype, "output_sizes": outputs[0].tensor.sizes} if outputs else {}
-        arguments = _take(type(self).function, named | of_output)
+        arguments = _take(type(self).function, values | of_output)
         return arguments | {name: derive(self) for name, derive in self.derived.items()}
 
     def compute(self, **inputs: Any) -> Any:
@@ -444,8 +446,8 @@ class Operator(Lowerable):
         outputs = self.leaves(is_input=False)
         if not outputs:  # a fused activation
             return result
-        shaped = [_reshape(x, leaf.tensor.sizes) for leaf, x in zip(outputs, self.present(result), strict=True)]
-        return shaped[0] if type(self).Outputs is None and outputs[0].index is None else tuple(shaped)
+        tensors = [_reshape(x, leaf.tensor.sizes) for leaf, x in zip(outputs, self.present(result), strict=True)]
+        return tensors[0] if type(self).Outputs is None and outputs[0].index is None else tuple(tensors)
 
     def present(self, result: Any) -> Sequence[Any]:
         """Splits what the function returns into the outputs that are present."""
@@ -477,8 +479,8 @@ class Operator(Lowerable):
         type_texts = {field: type_text(getattr(self, field)) for field in self._counts()}
         outputs = [member.field for member in self._members if member.tensor_kind and not member.tensor_kind.is_input]
         results = [type_text(getattr(self, field)) for field in outputs]
-        named = ", ".join(f"{field}: {result}" for field, result in zip(outputs, results, strict=True))
-        return signature(self._counts(), type_texts, results[0] if len(results) == 1 else f"({named})")
+        results_text = ", ".join(f"{field}: {result}" for field, result in zip(outputs, results, strict=True))
+        return signature(self._counts(), type_texts, results[0] if len(results) == 1 else f"({results_text})")
 
     def _counts(self) -> Counts:
         members = [member for member in self._members if member.tensor_kind and member.tensor_kind.is_input]
@@ -520,9 +522,9 @@ def _compile(desc: Operator) -> Callable[..., Any]:
 
     def computation(*arrays: Any) -> Any:
         desc.require_available()
-        checked = iter(require_match(leaf.path, leaf.tensor, value) for leaf, value in zip(leaves, arrays, strict=True))
+        matches = iter(require_match(leaf.path, leaf.tensor, value) for leaf, value in zip(leaves, arrays, strict=True))
         inputs = {
-            field: next(checked) if count is None else tuple(islice(checked, count)) for field, count in counts.items()
+            field: next(matches) if count is None else tuple(islice(matches, count)) for field, count in counts.items()
         }
         return _outputs(desc, desc.compute(**inputs))
 
@@ -536,11 +538,11 @@ def operator_called(name: str) -> type[Operator] | None:
     return OPERATORS.get(name) or ALIASES.get(name)
 
 
-def _outputs(desc: Operator, computed: Any) -> Any:
+def _outputs(desc: Operator, result: Any) -> Any:
     """The outputs as `lower` promises them; those that the desc leaves out are None."""
     if desc.Outputs is None:
-        return computed
-    present = iter(computed)
+        return result
+    present = iter(result)
     return desc.Outputs(*(None if getattr(desc, field) is None else next(present) for field in desc.Outputs._fields))
 
 

@@ -171,7 +171,7 @@ class FusableInto:
 
     def __call__(self, where: Where, value: Any) -> Activation:
         if isinstance(value, Operator):
-            return self._accepted(where, value)
+            return self._accept(where, value)
         function, numbers = (value.func, value.keywords) if isinstance(value, partial) else (value, {})
         name = function if isinstance(function, str) else getattr(function, "__name__", "")
         known = _activations(self.operator)
@@ -183,7 +183,7 @@ class FusableInto:
         hint = did_you_mean(name, known) if name else ""
         raise (InvalidDesc if isinstance(value, str) else InvalidType)(Problem(where, rule, show(value) + hint))
 
-    def _accepted(self, where: Where, value: Operator) -> Activation:
+    def _accept(self, where: Where, value: Operator) -> Activation:
         tensors = value.tensors()
         if not isinstance(value, Activation) or tensors or value.fused_since(self.operator) is None:
             got = f"{type(value).type} with {join_words(tensors)}" if tensors else type(value).type
@@ -228,5 +228,5 @@ def apply_fused(result: Array, activation: ActivationLike | None) -> Array:
     """Applies the activation to a result rounded to its type, as if the activation were a separate operator."""
     if activation is None:
         return result
-    activated: Array = cast(Operator, activation).compute(input=result)  # names are resolved before a call
-    return activated
+    output: Array = cast(Operator, activation).compute(input=result)  # names are resolved before a call
+    return output

@@ -32,21 +32,21 @@ def operator_from_json(json: Any) -> Operator:
     rest = dict(json)
     operator = operator_of_type("Type", rest.pop("Type", rest.pop("type", None)))
     with within(operator.type):
-        nested = rest.pop("Desc", rest.pop("desc", None))
-        for key in rest if nested is not None else ():
+        desc = rest.pop("Desc", rest.pop("desc", None))
+        for key in rest if desc is not None else ():
             raise InvalidDesc(Problem((), f"unknown field {show(key)} beside Desc"))
-        fields = json_object("Desc", rest if nested is None else nested, operator.json_fields())
+        fields = json_object("Desc", rest if desc is None else desc, operator.json_fields())
         members = members_from_json(operator, fields)
     return operator(**members)
 
 
-def operator_of_type(where: Where, spelled: Any) -> type[Operator]:
+def operator_of_type(where: Where, value: Any) -> type[Operator]:
     """The operator of that type, its name whole or without its prefix."""
-    name = json_string(where, spelled)
+    name = json_string(where, value)
     operator = operator_called(name)
     if operator is None:
         hint = did_you_mean(name.removeprefix(OPERATOR_PREFIX), (known.short_name for known in OPERATORS.values()))
-        raise Unsupported(Problem(where, f"unknown operator {show(spelled)}{hint}", remedy="`dmljax ops` lists them"))
+        raise Unsupported(Problem(where, f"unknown operator {show(value)}{hint}", remedy="`dmljax ops` lists them"))
     return operator
 
 

@@ -33,8 +33,8 @@ def lower(desc: Any, feature_level: FeatureLevel | str = LATEST) -> Callable[...
                         break
                 else:
                     return compiled(*args)  # which checks them while it is traced
-            arrays, named = bind(args, kwargs)
-            return compiled(*arrays, **named)
+            arrays, keywords = bind(args, kwargs)
+            return compiled(*arrays, **keywords)
         except DmlError as error:
             error.operator = desc.title
             hide_frames(error)

@@ -97,8 +97,8 @@ class Tensor(MemberKind):
             "GuaranteedBaseOffsetAlignment": value.guaranteed_base_offset_alignment,
             "Flags": value.flags and value.flags.spelling,
         }
-        required = {"DataType": value.data_type.spelling, "Sizes": list(value.sizes)}
-        return required | {key: field for key, field in optional.items() if field}
+        record = {"DataType": value.data_type.spelling, "Sizes": list(value.sizes)}
+        return record | {key: field for key, field in optional.items() if field}
 
     def from_json(self, where: Where, value: Any, data_type: DataType | None) -> TensorDesc:
         place = path_of(where)
@@ -118,12 +118,12 @@ class Tensor(MemberKind):
             # As in a C program, DimensionCount says how much of the arrays counts.
             count = fields.get("DimensionCount")
             strides: Any = fields.get("Strides")
-            used = slice(None if count is None else integer_in("DimensionCount", count, 0, len(sizes)))
+            dimensions = slice(None if count is None else integer_in("DimensionCount", count, 0, len(sizes)))
             if isinstance(strides, list):
-                strides = strides[used] or None
+                strides = strides[dimensions] or None
             return TensorDesc(
                 data_type=own_type,
-                sizes=sizes[used],
+                sizes=sizes[dimensions],
                 strides=strides,
                 flags=max(each_flag, default=TensorFlags.NONE),
                 total_tensor_size_in_bytes=fields.get("TotalTensorSizeInBytes"),
@@ -166,8 +166,8 @@ class Array(MemberKind):
 
     def coerce(self, name: Where, value: Any, data_type: DataType | None) -> tuple[Any, ...]:
         values = sequence(name, value, self.of.plural)
-        coerced = (partial(self.of.coerce, element(name, i), item, data_type) for i, item in enumerate(values))
-        return all_checked(*coerced) if isinstance(self.of, Tensor) else tuple(check() for check in coerced)
+        coercions = (partial(self.of.coerce, element(name, i), item, data_type) for i, item in enumerate(values))
+        return all_checked(*coercions) if isinstance(self.of, Tensor) else tuple(check() for check in coercions)
 
     def as_code(self, value: tuple[Any, ...]) -> str:
         return f"({', '.join(map(self.of.as_code, value))}{',' if len(value) == 1 else ''})"
@@ -290,14 +290,14 @@ class Number(MemberKind):
         return value
 
     def _union_field(self, where: Where, fields: dict[str, Any], data_type: DataType) -> tuple[Where, Any]:
-        typed = data_type.name.replace("UINT", "UInt").replace("INT", "Int").replace("FLOAT", "Float")
+        typed_field = data_type.name.replace("UINT", "UInt").replace("INT", "Int").replace("FLOAT", "Float")
         raw = f"UInt{data_type.bits}"  # how DxDispatch spells a FLOAT16, and dmljax a NaN with unusual bits
-        allowed = (raw,) if data_type is DataType.FLOAT16 else (typed, raw)
-        key = next((key for key in allowed if key in fields), None)  # a union has one value; ignore others
+        choices = (raw,) if data_type is DataType.FLOAT16 else (typed_field, raw)
+        key = next((key for key in choices if key in fields), None)  # a union has one value; ignore others
         if key is None:
-            raise InvalidDesc(Problem(where, f"must have the field {' or '.join(allowed)}", show(list(fields))))
+            raise InvalidDesc(Problem(where, f"must have the field {' or '.join(choices)}", show(list(fields))))
         place = (*path_of(where), key)
-        if key == typed:
+        if key == typed_field:
             return place, fields[key]
         return where, Scalar(data_type, integer_in(place, fields[key], 0, 2**data_type.bits - 1))
 
@@ -469,10 +469,10 @@ def json_object(where: Where, value: Any, keys: Iterable[str]) -> dict[str, Any]
     return value
 
 
-def check_count(name: str, count: Any, counted: str, length: int) -> None:
+def check_count(name: str, count: Any, array: str, length: int) -> None:
     """Raises if a count is not the length of its array."""
     if count is not None and integer(name, count) != length:
-        raise InvalidDesc(Problem(name, f"must be {length}, the length of {counted}", count))
+        raise InvalidDesc(Problem(name, f"must be {length}, the length of {array}", count))
 
 
 def json_given(where: Where, value: Any) -> Any:

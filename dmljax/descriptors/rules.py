@@ -128,18 +128,20 @@ def each_of_space(members: str, image: str = "input") -> str:
     return f"{members} have one number for {each}; only paddings may be 0."
 
 
-def _same(fields: tuple[str, ...], what: str, of: Callable[[TensorDesc], Any], *, is_of_types: bool = False) -> Rule:
+def _same(
+    fields: tuple[str, ...], fact: str, fact_of: Callable[[TensorDesc], Any], *, is_of_types: bool = False
+) -> Rule:
     def check(desc: Operator) -> Iterator[Problem]:
         leaves = sorted(
             (leaf for leaf in desc.leaves() if leaf.member.field in fields),
             key=lambda leaf: fields.index(leaf.member.field),
         )
-        values = [of(leaf.tensor) for leaf in leaves]
+        values = [fact_of(leaf.tensor) for leaf in leaves]
         if len(set(values)) > 1:
             first, *others = (leaf.path for leaf in leaves)
-            yield Problem(first, f"must have the same {what}", join_words(values), others)
+            yield Problem(first, f"must have the same {fact}", join_words(values), others)
 
-    return Rule(f"{name_members(fields)} have the same {what}.", check, is_of_types)
+    return Rule(f"{name_members(fields)} have the same {fact}.", check, is_of_types)
 
 
 def axis_of(field: str) -> Rule:

@@ -128,12 +128,12 @@ def functions_for(words: str) -> list[str]:
     >>> functions_for("causal mask"), functions_for("hyperbolic tangent scaled")
     (['diagonal_matrix1', 'multihead_attention1'], ['activation_scaled_tanh'])
     """
-    called = functions_called(words)
-    if called:
-        return called
-    wanted = [_stem(word) for word in re.findall(r"[a-z0-9]+", words.lower())]
-    scores = {function: [_score(word, function) for word in wanted] for function in _functions()}
-    matches = [function for function, of_words in scores.items() if wanted and all(of_words)]
+    exact = functions_called(words)
+    if exact:
+        return exact
+    stems = [_stem(word) for word in re.findall(r"[a-z0-9]+", words.lower())]
+    scores = {function: [_score(word, function) for word in stems] for function in _functions()}
+    matches = [function for function, of_words in scores.items() if stems and all(of_words)]
     return sorted(matches, key=lambda function: -sum(scores[function]))[:MAX_FOUND]
 
 
@@ -182,8 +182,8 @@ def hint(name: str) -> str:
     call = call_for(name)
     if call is not None:
         return f"; use {call}"
-    called = functions_called(name)
-    return f", did you mean {join_words(called, 'or')}?" if called else did_you_mean(name, _functions())
+    functions = functions_called(name)
+    return f", did you mean {join_words(functions, 'or')}?" if functions else did_you_mean(name, _functions())
 
 
 @functools.cache

@@ -36,8 +36,8 @@ class Cell:
         """Yields a problem if this cell does not list the rank of the tensor at `path`, or its data type."""
         if tensor.rank not in self.ranks:
             lowest, highest = self.ranks[0], self.ranks[-1]
-            allowed = f"{lowest}" if lowest == highest else f"{lowest} to {highest}"
-            yield Problem((*path, "DimensionCount"), f"must be {allowed}", tensor.rank)
+            ranks = f"{lowest}" if lowest == highest else f"{lowest} to {highest}"
+            yield Problem((*path, "DimensionCount"), f"must be {ranks}", tensor.rank)
         if tensor.data_type not in self.data_types:
             names = self.data_type_names
             rule = f"must be {names[0]}" if len(names) == 1 else f"must be one of {', '.join(names)}"
@@ -52,17 +52,17 @@ _OTHERS = ""  # the key of the cell of tensors that are not named
 
 def rows(ranks: range, others: frozenset[DataType] | None = None, /, **tensors: frozenset[DataType] | Cell) -> Table:
     """One support table. `ranks` apply to tensors without their own Cell, and `types` to tensors that are not named."""
-    named = tensors if others is None else {_OTHERS: others, **tensors}
-    return {field: cell if isinstance(cell, Cell) else Cell(ranks, cell) for field, cell in named.items()}
+    cells = tensors if others is None else {_OTHERS: others, **tensors}
+    return {field: cell if isinstance(cell, Cell) else Cell(ranks, cell) for field, cell in cells.items()}
 
 
 def of_tensors(tables: Mapping[FeatureLevel, Table], fields: Sequence[str]) -> Mapping[FeatureLevel, Table]:
     """Support tables with a cell for each of the tensors `fields`."""
 
-    def of(table: Table) -> Table:
+    def fill(table: Table) -> Table:
         return types.MappingProxyType({field: table[field if field in table else _OTHERS] for field in fields})
 
-    return {level: of(table) for level, table in tables.items()}
+    return {level: fill(table) for level, table in tables.items()}
 
 
 def support(**tables: Table) -> dict[FeatureLevel, Table]:

@@ -101,9 +101,9 @@ class TensorDesc:
             "total_tensor_size_in_bytes": self.total_tensor_size_in_bytes,
             "guaranteed_base_offset_alignment": self.guaranteed_base_offset_alignment,
         }
-        shown = [repr(self.data_type.name), repr(self.sizes)]
-        shown += [f"{name}={value!r}" for name, value in layout.items() if value]
-        return f"TensorDesc({', '.join(shown)})"
+        parts = [repr(self.data_type.name), repr(self.sizes)]
+        parts += [f"{name}={value!r}" for name, value in layout.items() if value]
+        return f"TensorDesc({', '.join(parts)})"
 
     @property
     def rank(self) -> int:

@@ -68,9 +68,9 @@ def _remedy(value: Any) -> str | None:
     if isinstance(value, type) and issubclass(value, Operator):
         return f"{value.called()} is one"
     name = value if isinstance(value, str) else getattr(value, "__name__", "")
-    wanted = name.upper().removeprefix(OPERATOR_PREFIX)
-    operators = (known for known in OPERATORS.values() if f"_{known.short_name}".endswith(f"_{wanted}"))
-    operator = min(operators, key=lambda known: len(known.short_name), default=None) if wanted else None
+    suffix = name.upper().removeprefix(OPERATOR_PREFIX)
+    operators = (known for known in OPERATORS.values() if f"_{known.short_name}".endswith(f"_{suffix}"))
+    operator = min(operators, key=lambda known: len(known.short_name), default=None) if suffix else None
     return f"{operator.called()} is one" if operator else None
 
 

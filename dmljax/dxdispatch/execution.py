@@ -97,8 +97,8 @@ class Execution:
                 dispatchable.desc.require_available()
         self.buffers = {name: resource.buffer() for name, resource in model.resources.items()}
         # DirectML copies OWNED_BY_DML inputs at initialization, when buffers still hold their initial values.
-        owned = {binding.resource for part in model.dispatchables.values() for binding in part.bindings.values()}
-        self._owned = {name: self.buffers[name].copy() for name in owned}
+        resources = {binding.resource for part in model.dispatchables.values() for binding in part.bindings.values()}
+        self._owned = {name: self.buffers[name].copy() for name in resources}
         self._compiled: dict[tuple[str, bool], Any] = {}  # a global cache would keep constants in memory
 
     def compile(self, dispatchable: str) -> Any:
@@ -143,25 +143,25 @@ class Execution:
     def _dispatch(self, command: Dispatch, repetition: Repetition) -> Iterator[float]:
         """Runs a dispatchable, and yields the mean milliseconds per run for each iteration."""
         compiled = self.compile(command.dispatchable)
-        begin, done = time.perf_counter(), 0
-        while done < repetition.iterations:
+        begin, count = time.perf_counter(), 0
+        while count < repetition.iterations:
             iteration_begin = time.perf_counter()
             yield sum(self._run(command, compiled) for _ in range(repetition.runs)) / repetition.runs * 1e3
-            done += 1
-            passed = (time.perf_counter() - iteration_begin) * 1e3
-            pause = max(0.0, repetition.interval_in_milliseconds - passed)
-            elapsed = (time.perf_counter() - begin) * 1e3
-            if repetition.milliseconds is not None and elapsed + pause > repetition.milliseconds:
+            count += 1
+            duration = (time.perf_counter() - iteration_begin) * 1e3
+            pause = max(0.0, repetition.interval_in_milliseconds - duration)
+            total = (time.perf_counter() - begin) * 1e3
+            if repetition.milliseconds is not None and total + pause > repetition.milliseconds:
                 return
             time.sleep(pause / 1e3)
 
     def _run(self, command: Dispatch, compiled: Any) -> float:
         """Runs a dispatchable on the buffers, and returns the seconds of its computation, without the copies."""
         dispatchable = self.model.dispatchables[command.dispatchable]
-        owned = dispatchable.bindings
+        bindings = dispatchable.bindings
         inputs = [
-            _read(point, self._owned, owned[point.key])
-            if point.key in owned
+            _read(point, self._owned, bindings[point.key])
+            if point.key in bindings
             else _read(point, self.buffers, command.bindings[point.key])
             if point.key in command.bindings
             else np.zeros(point.tensor.sizes, point.tensor.dtype)

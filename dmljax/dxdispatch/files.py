@@ -47,10 +47,10 @@ def read_values(path: Path, data_type: DataType, size: Sequence[int], at_most: i
         if path.suffix.lower() == ".npy":
             values = _read_npy(file, path)
             own_type = _data_type_of(values.dtype, path)
-            wanted = _IN_NPY.get(data_type, data_type)
-            whose = "" if wanted is data_type else f" for {data_type.name}"
-            rule = f"must hold {wanted.name}{whose} to match initialValuesDataType"
-            require((), wanted in (DataType.UNKNOWN, own_type), rule, own_type.name)
+            target_type = _IN_NPY.get(data_type, data_type)
+            whose = "" if target_type is data_type else f" for {data_type.name}"
+            rule = f"must hold {target_type.name}{whose} to match initialValuesDataType"
+            require((), target_type in (DataType.UNKNOWN, own_type), rule, own_type.name)
             return (data_type, _in_4_bits(values, data_type)) if data_type in INTEGER_4 else (own_type, values)
         rule = "needs initialValuesDataType, because only .npy files store their type"
         require((), data_type is not DataType.UNKNOWN, rule, "UNKNOWN")
@@ -110,9 +110,9 @@ def _read_image(file: Any, path: Path, data_type: DataType, size: Sequence[int],
     channels = size[1] if size else 3
     with _raise_if_undecodable(path, "must be an image"), image_module.open(file) as image:
         height, width = size[2:] if size else (image.height, image.width)
-        needed = max(height * width, image.height * image.width) * channels * 4
-        given = f"'{one_line(path)}', {image.height} x {image.width}"
-        require((), needed <= at_most, f"must take at most {at_most} bytes", given)
+        byte_count = max(height * width, image.height * image.width) * channels * 4
+        picture = f"'{one_line(path)}', {image.height} x {image.width}"
+        require((), byte_count <= at_most, f"must take at most {at_most} bytes", picture)
         pixels = image.convert(_IMAGE_MODES[channels])
         if pixels.size != (width, height):
             pixels = pixels.resize((width, height), image_module.Resampling.BICUBIC)
@@ -211,8 +211,8 @@ def write_values(path: Path, data: NDArray[np.uint8], data_type: DataType, dimen
             else:
                 file.write(image.getbuffer() if suffix in IMAGES else data.data)
     except OSError as error:
-        given = f"'{one_line(path)}' ({reason_of(error)})"
-        problem = Problem("targetPath", "must be a writable file", given)
+        reason = f"'{one_line(path)}' ({reason_of(error)})"
+        problem = Problem("targetPath", "must be a writable file", reason)
         raise unusable_file(problem, error, str(path)) from None
 
 
@@ -236,6 +236,6 @@ def _open_replacement(path: Path) -> Iterator[Any]:
 
 def _image_of(values: NDArray[Any]) -> Any:
     # As in DxDispatch, the order of comparisons turns NaN into white, and the cast to integers truncates.
-    limited = np.maximum(np.float32(0), np.where(values < 1, values, np.ones((), values.dtype)).astype(np.float32))
-    rows = (limited[0].transpose(1, 2, 0) * np.float32(255)).astype(np.uint8)
+    pixels = np.maximum(np.float32(0), np.where(values < 1, values, np.ones((), values.dtype)).astype(np.float32))
+    rows = (pixels[0].transpose(1, 2, 0) * np.float32(255)).astype(np.uint8)
     return pillow().fromarray(rows[..., 0] if rows.shape[2] == 1 else rows, _IMAGE_MODES[rows.shape[2]])

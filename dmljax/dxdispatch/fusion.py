@@ -37,12 +37,12 @@ def fuse(model: DispatchModel, *, is_repeated: bool = False) -> DispatchModel:
         for resource in _resources_read(model, command):
             readers.setdefault(resource, set()).add(number)
     groups = list(_groups(model, is_repeated=is_repeated))
-    fused = {number for group in groups if len(group.numbers) > 1 for number in group.numbers}
+    members = {number for group in groups if len(group.numbers) > 1 for number in group.numbers}
     together, alone = (
         {
             command.dispatchable
             for number, command in enumerate(model.commands)
-            if isinstance(command, Dispatch) and (number in fused) is is_fused
+            if isinstance(command, Dispatch) and (number in members) is is_fused
         }
         for is_fused in (True, False)
     )

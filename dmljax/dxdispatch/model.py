@@ -267,8 +267,8 @@ class DispatchModel:
         if fields is None:
             names = [command.dispatchable if isinstance(command, Dispatch) else None for command in self.commands]
             return self.command_place(names.index(dispatchable))
-        nested = [key for key in ("Desc", "desc") if fields.get(key) is not None]
-        return ("dispatchables", dispatchable, *nested[:1])
+        keys = [key for key in ("Desc", "desc") if fields.get(key) is not None]
+        return ("dispatchables", dispatchable, *keys[:1])
 
     @contextmanager
     def part(self, *place: str | int) -> Iterator[None]:

@@ -35,10 +35,10 @@ class Network:
 
         self._load = partial(load, path)
         self._is_wide, self._model = x64_enabled(), self._load()
-        self._inputs = [wanted.overridden(names, denotations) for wanted in self._model.inputs]
-        self._defaults = [wanted.overridden(names, denotations) for wanted in self._model.defaults]
+        self._inputs = [declared.overridden(names, denotations) for declared in self._model.inputs]
+        self._defaults = [declared.overridden(names, denotations) for declared in self._model.defaults]
         types = (*self._inputs, *self._defaults, *self._model.outputs)
-        self.names = dict.fromkeys((wanted.name for wanted in types), False)
+        self.names = dict.fromkeys((declared.name for declared in types), False)
 
     def sizes(self, shapes: Sizes, bound: Container[str]) -> Sizes:
         """The sizes of all inputs, from bindings or from the model; open sizes of the model become 1.
@@ -47,45 +47,52 @@ class Network:
         """
         sizes: dict[str, tuple[int, ...]] = {}
         open_sizes: OpenSizes = {}
-        for wanted in self._used_inputs(bound):
-            place = (wanted.name, "shape")
-            if wanted.sizes is None and wanted.name not in shapes:
+        for declared in self._used_inputs(bound):
+            place = (declared.name, "shape")
+            if declared.sizes is None and declared.name not in shapes:
                 raise InvalidDesc(Problem(place, "must be given, because the model leaves it open", "none"))
-            shape = shapes.get(wanted.name, tuple(size if isinstance(size, int) else 1 for size in wanted.sizes or ()))
-            if wanted.sizes is not None:
-                if len(shape) != len(wanted.sizes):
+            shape = shapes.get(
+                declared.name, tuple(size if isinstance(size, int) else 1 for size in declared.sizes or ())
+            )
+            if declared.sizes is not None:
+                if len(shape) != len(declared.sizes):
                     raise InvalidDesc(
-                        Problem(place, f"must have {len(wanted.sizes)} sizes to match {wanted}", list(shape))
+                        Problem(place, f"must have {len(declared.sizes)} sizes to match {declared}", list(shape))
                     )
-                conflict = unify_sizes(wanted.name, shape, wanted.sizes, open_sizes)
+                conflict = unify_sizes(declared.name, shape, declared.sizes, open_sizes)
                 if conflict is not None:
                     of_name = f"for {conflict.name}, as in the inputs before it"
-                    reason = f"of {wanted}" if conflict.name is None else of_name
+                    reason = f"of {declared}" if conflict.name is None else of_name
                     raise InvalidDesc(Problem(place, f"must have size {conflict.expected} {reason}", list(shape)))
-            sizes[wanted.name] = shape
+            sizes[declared.name] = shape
         return sizes
 
     def _used_inputs(self, bound: Container[str]) -> list[Any]:
         """The types of the inputs that have no default or are bound."""
-        return [*self._inputs, *(wanted for wanted in self._defaults if wanted.name in bound)]
+        return [*self._inputs, *(declared for declared in self._defaults if declared.name in bound)]
 
     def bytes_of_inputs(self, sizes: Sizes) -> Mapping[str, int]:
         """The size of each input in bytes; 0 if it is not a tensor, which `sized` refuses."""
-        used = self._used_inputs(sizes)
-        return {wanted.name: wanted.dtype.itemsize * prod(sizes[wanted.name]) if wanted.dtype else 0 for wanted in used}
+        inputs = self._used_inputs(sizes)
+        return {
+            declared.name: declared.dtype.itemsize * prod(sizes[declared.name]) if declared.dtype else 0
+            for declared in inputs
+        }
 
     def sized(self, sizes: Sizes) -> "SizedNetwork":
         """The model for inputs of these sizes."""
-        used = self._used_inputs(sizes)
+        inputs = self._used_inputs(sizes)
         # Keep 64-bit types regardless of JAX's setting; an Execution reports where it needs them.
         is_wide = x64_enabled() or any(
-            wanted.dtype is not None and wanted.dtype.kind in "iuf" and wanted.dtype.itemsize == 8
-            for wanted in (*used, *self._model.outputs)
+            declared.dtype is not None and declared.dtype.kind in "iuf" and declared.dtype.itemsize == 8
+            for declared in (*inputs, *self._model.outputs)
         )
         with jax.enable_x64(is_wide):
             if is_wide != self._is_wide:  # keep only one model, because its weights may be large
                 self._is_wide, self._model = is_wide, self._load()
-            return SizedNetwork(self._model, {wanted.name: _struct(wanted, sizes[wanted.name]) for wanted in used})
+            return SizedNetwork(
+                self._model, {declared.name: _struct(declared, sizes[declared.name]) for declared in inputs}
+            )
 
 
 class SizedNetwork:
@@ -113,11 +120,11 @@ class SizedNetwork:
         try:
             with jax.disable_jit(False):
                 self.traced = self._computation.trace(self.types_of_constants, *shapes)
-            made = self.traced.out_info
+            output_structs = self.traced.out_info
         except NotKnown:  # values decide sizes, and the calls know them
             types = {output.name: output for output in model.outputs}
-            made = [_struct(types[name], (1,), "outputs") for name in self._names]
-        results = zip(self._names, made, strict=True)
+            output_structs = [_struct(types[name], (1,), "outputs") for name in self._names]
+        results = zip(self._names, output_structs, strict=True)
         self.results = {name: _desc_of(("outputs", name), struct) for name, struct in results}
 
     @property
@@ -128,8 +135,8 @@ class SizedNetwork:
     def __call__(self, *args: Any, **kwargs: Any) -> Results:
         with within(self.title):
             arrays, _ = bind_by_name(self.inputs, {}, args, kwargs)
-        made = self.compute(*arrays)
-        results: Any = dict(zip(self._names, made, strict=True)) if len(made) > 1 else made[0]
+        outputs = self.compute(*arrays)
+        results: Any = dict(zip(self._names, outputs, strict=True)) if len(outputs) > 1 else outputs[0]
         return results  # type: ignore[no-any-return]
 
     def compute(self, *inputs: Any) -> tuple[Any, ...]:
@@ -150,19 +157,19 @@ class SizedNetwork:
     def _compute(self, call: Callable[..., Any], inputs: Sequence[Any]) -> tuple[Any, ...]:
         rows = zip(self._structs.items(), inputs, strict=True)
         arrays = {name: _view_as(x, struct.shape, struct.dtype) for (name, struct), x in rows}
-        by_place = [arrays.pop(needed.name) for needed in self._model.inputs]
+        by_place = [arrays.pop(tensor.name) for tensor in self._model.inputs]
         with jax.enable_x64(self._is_wide), full_precision():
             key = {"key": jax.random.key(0)} if self._model.is_random else {}
             results = call(*by_place, **arrays, **key)
         several = (results,) if len(self._model.outputs) == 1 else results
-        made = {output.name: result for output, result in zip(self._model.outputs, several, strict=True)}
-        return tuple(_store(name, made[name]) for name in self._names)
+        results = {output.name: result for output, result in zip(self._model.outputs, several, strict=True)}
+        return tuple(_store(name, results[name]) for name in self._names)
 
 
-def _struct(wanted: Any, sizes: tuple[int, ...], side: str = "inputs") -> jax.ShapeDtypeStruct:
-    if wanted.dtype is None or wanted.dtype == object:
-        raise Unsupported(Problem((side, wanted.name), "must be a tensor of numbers", wanted))
-    return jax.ShapeDtypeStruct(sizes, jax.dtypes.canonicalize_dtype(wanted.dtype))
+def _struct(declared: Any, sizes: tuple[int, ...], side: str = "inputs") -> jax.ShapeDtypeStruct:
+    if declared.dtype is None or declared.dtype == object:
+        raise Unsupported(Problem((side, declared.name), "must be a tensor of numbers", declared))
+    return jax.ShapeDtypeStruct(sizes, jax.dtypes.canonicalize_dtype(declared.dtype))
 
 
 def _desc_of(place: Place, struct: Any) -> Any:

@@ -126,8 +126,8 @@ def parse(text: str) -> Document:
     """
     parser = _JsonParser(text)
     root, spot = parser.value()
-    repeated = [(place, parser.lines.line(offset)) for place, offset in parser.repeated]
-    return Document(text, root, spot, repeated, parser.lines)
+    repetitions = [(place, parser.lines.line(offset)) for place, offset in parser.repeated]
+    return Document(text, root, spot, repetitions, parser.lines)
 
 
 class _JsonParser:
@@ -260,7 +260,7 @@ class _JsonParser:
         return is_next
 
     def error(self, rule: str, given: str | None = None) -> InvalidJson:
-        here = self.text[self.at : self.at + 20].split("\n")[0]
-        got = repr(here) if here else "the end of the line" if self.at < len(self.text) else "the end of the text"
+        excerpt = self.text[self.at : self.at + 20].split("\n")[0]
+        got = repr(excerpt) if excerpt else "the end of the line" if self.at < len(self.text) else "the end of the text"
         column = self.at - self.text.rfind("\n", 0, self.at)
         return InvalidJson(Problem((), rule, given or got), self.lines.line(self.at), column)

@@ -60,9 +60,9 @@ def export_program(program: ChipProgram, platforms: Sequence[str], mesh: Abstrac
 
 def require_file(path: str) -> None:
     """Raises if a path cannot name a file, before an export that may take minutes."""
-    shown = one_line(path)
-    require("output", not Path(path).is_dir(), "must be a file, not a folder", shown)
-    require("output", Path(path).parent.is_dir(), "must be a file in a folder that exists", shown)
+    location = one_line(path)
+    require("output", not Path(path).is_dir(), "must be a file, not a folder", location)
+    require("output", Path(path).parent.is_dir(), "must be a file in a folder that exists", location)
     if find_spec("flatbuffers") is None:
         rule = "what jax.export writes files with is not installed: no flatbuffers"
         raise Unsupported(Problem((), rule, remedy=command_for("export")))
@@ -147,14 +147,17 @@ def _differences(types: Mapping[str, Any], weights: Mapping[str, Any]) -> Iterat
     for name in unknown:
         yield Problem(("weights", name), f"is no weight of the artifact{did_you_mean(name, missing)}")
     for name, array in weights.items():
-        if name in types and not _has_type(array, wanted := types[name]):
+        if name in types and not _has_type(array, expected := types[name]):
             sizes = ",".join(map(str, array.shape))
-            yield Problem(("weights", name), f"must be {_spell(wanted)}", f"{array.dtype.name}[{sizes}]")
+            yield Problem(("weights", name), f"must be {_spell(expected)}", f"{array.dtype.name}[{sizes}]")
 
 
-def _has_type(array: Any, wanted: Any) -> bool:
+def _has_type(array: Any, expected: Any) -> bool:
     """Whether an array has a type; NumPy reads types that it lacks, such as bfloat16, as bytes."""
-    return array.shape == wanted.shape and array.dtype in (wanted.dtype, np.dtype((np.void, wanted.dtype.itemsize)))
+    return array.shape == expected.shape and array.dtype in (
+        expected.dtype,
+        np.dtype((np.void, expected.dtype.itemsize)),
+    )
 
 
 def _unwritable(path: str, error: OSError) -> InvalidDesc:

@@ -24,8 +24,8 @@ def _with_declared_cost(step: KernelCost, declared: dict[str, list[Cost]]) -> Ke
     if not (step.custom_call and costs):
         return step
     cost = (costs.pop(0) if len(costs) > 1 else costs[0]).times(step.cost.kernels)
-    moved = cost.bytes or step.cost.bytes
-    return step._replace(cost=replace(cost, kernels=step.cost.kernels, bytes=moved), custom_call="")
+    traffic = cost.bytes or step.cost.bytes
+    return step._replace(cost=replace(cost, kernels=step.cost.kernels, bytes=traffic), custom_call="")
 
 
 def _declared_costs(program: Jaxpr, platform: str, devices: int) -> Iterator[tuple[str, Cost]]:
@@ -45,5 +45,5 @@ def _declared_costs(program: Jaxpr, platform: str, devices: int) -> Iterator[tup
 
 def _name(parameters: Mapping[str, Any]) -> str:
     """The name of a kernel; older versions of JAX keep it beside its source."""
-    named: str = parameters["name"] if "name" in parameters else parameters["name_and_src_info"].name
-    return named
+    name: str = parameters["name"] if "name" in parameters else parameters["name_and_src_info"].name
+    return name

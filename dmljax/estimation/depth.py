@@ -21,8 +21,8 @@ class PreparedByDepth(NamedTuple):
 
     @property
     def arguments(self) -> Placed:
-        placed: Placed = self.whole.arguments
-        return placed
+        arguments: Placed = self.whole.arguments
+        return arguments
 
     @property
     def place(self) -> Place:
@@ -32,8 +32,8 @@ class PreparedByDepth(NamedTuple):
     def estimate(self, **options: Any) -> Estimate:
         """Extrapolates what the shorter programs cost, or tells why one of them does not compile."""
         few, more = estimates = [program.estimate(**options) for program in self.shorter]
-        refused: Estimate | None = next((estimate for estimate in estimates if estimate.reason), None)
-        return refused or extrapolate_layers(few, more, self.layers)
+        refusal: Estimate | None = next((estimate for estimate in estimates if estimate.reason), None)
+        return refusal or extrapolate_layers(few, more, self.layers)
 
 
 def by_depth(model: Any, prepare: Callable[[Any], Sequence[Any]]) -> list[PreparedByDepth]:

@@ -94,7 +94,7 @@ def estimate(
         return prepare_generation(function, work, target, mesh, **choices).estimate()
     with within("estimate"):
         require("generate", generate is None, "must be left out except for language models", generate)
-    prepared = prepare(
+    program = prepare(
         *(function, inputs, target, weights, mesh, specs), precision=precision, dtype=dtype, extrapolate=extrapolate
     )
-    return prepared.estimate(gradient=gradient, optimizer=optimizer)
+    return program.estimate(gradient=gradient, optimizer=optimizer)

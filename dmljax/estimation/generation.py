@@ -127,11 +127,11 @@ def prepare_generation(
 
     The first axis of a mesh divides the batch, and `model` the weights and the heads of caches.
     """
-    batch, prompt, generated = work
-    room, context = prompt + generated, model.settings.context_length
+    batch, prompt, new_tokens = work
+    room, context = prompt + new_tokens, model.settings.context_length
     with within("estimate"):
         rule = f"must leave at most {context} tokens with the prompt's {prompt}, the model's context"
-        require("generate", room <= context, rule, generated)
+        require("generate", room <= context, rule, new_tokens)
         place = place_of(target)
         count = len(place.devices)
         axes = sizes_of_mesh((), target, count, mesh or {"data": 1, MODEL_AXIS: count})
@@ -168,12 +168,12 @@ def _divide(leaf: Any, axes: Mapping[str, int], batch_axis: str | None) -> Any:
 def table(generations: Sequence[Generation], width: int | None = None) -> list[str]:
     """Returns the lines of a table with a column for each generation."""
     columns = [[generation.token.target, *(tell(generation) for tell in ROWS.values())] for generation in generations]
-    named = [
+    rows = [
         (f"{generation.token.target}, batch {generation.work.batch}: {name}", part)
         for generation in generations
         for name, part in generation.parts.items()
     ]
-    return [*side_by_side(["", *ROWS], columns, width), *remarks(named), *NOTE.splitlines()]
+    return [*side_by_side(["", *ROWS], columns, width), *remarks(rows), *NOTE.splitlines()]
 
 
 def _figure(tell: Callable[[Generation], str]) -> Callable[[Generation], str]:

@@ -150,15 +150,15 @@ def on_mesh(program: ChipProgram, mesh: Mesh | AbstractMesh, specs: Any = None) 
 def _require_used_axes(mesh: Mesh | AbstractMesh, leaves: Sequence[Any]) -> None:
     """Raises if an axis divides nothing, except for `model`, which may not fit any weight."""
     entries = {entry for leaf in leaves for entry in leaf.sharding.spec if entry}
-    used = {MODEL_AXIS, *(axis for entry in entries for axis in ((entry,) if isinstance(entry, str) else entry))}
+    used_axes = {MODEL_AXIS, *(axis for entry in entries for axis in ((entry,) if isinstance(entry, str) else entry))}
     for axis in [*mesh.shape][1:]:
-        rule, shown = "has an axis that divides no array", repr(axis) + did_you_mean(axis, used)
-        require("mesh", axis in used or mesh.shape[axis] == 1, rule, shown)
+        rule, label = "has an axis that divides no array", repr(axis) + did_you_mean(axis, used_axes)
+        require("mesh", axis in used_axes or mesh.shape[axis] == 1, rule, label)
 
 
 def _with_sharding(leaf: Any, sharding: Sharding) -> jax.ShapeDtypeStruct:
-    typed = leaf if hasattr(leaf, "dtype") else jnp.asarray(leaf)
-    return jax.ShapeDtypeStruct(typed.shape, typed.dtype, sharding=sharding)
+    array = leaf if hasattr(leaf, "dtype") else jnp.asarray(leaf)
+    return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding)
 
 
 def _spec_of_leaf(leaf: Any) -> PartitionSpec | None:

@@ -37,15 +37,15 @@ class Prepared(NamedTuple):
         with within("estimate"), jax.default_matmul_precision(precision), without_mesh():
             program, arguments = self.program, self.arguments
             weights, grads, state = arguments.weights, None, None
-            updated = arguments.inputs[0] if program.updates else None
+            buffers = arguments.inputs[0] if program.updates else None
             if optimizer is not None:
                 program, arguments = training_step(program, arguments, optimizer_of(optimizer))
-                updated = arguments.weights
-                state = updated[1]
+                buffers = arguments.weights
+                state = buffers[1]
             elif gradient:
                 program, grads = gradient_of(program, weights)
-                updated = grads
-            result = _estimate_program(program, arguments, self.place, updated)
+                buffers = grads
+            result = _estimate_program(program, arguments, self.place, buffers)
             return result._replace(
                 weight_bytes=bytes_on_a_chip(weights),
                 state_bytes=bytes_on_a_chip(state),
@@ -87,10 +87,10 @@ def prepare(
 
         def with_model_arrays(model: Any) -> Sequence[Any]:
             names = {tensor.name for tensor in model.inputs}
-            given = (x for tensor, x in zip(function.inputs, inputs, strict=True) if tensor.name in names)
+            arrays = (x for tensor, x in zip(function.inputs, inputs, strict=True) if tensor.name in names)
             is_by_name = isinstance(specs, Mapping) and specs.keys() <= function.weights.keys()
             model_specs = {name: spec for name, spec in specs.items() if name in model.weights} if is_by_name else specs
-            return [prepare(model, (*given,), target, None, mesh, model_specs, precision=precision, dtype=dtype)]
+            return [prepare(model, (*arrays,), target, None, mesh, model_specs, precision=precision, dtype=dtype)]
 
         return by_depth(function, with_model_arrays)[0]
     with within("estimate"):
@@ -102,11 +102,11 @@ def prepare(
         return Prepared(program, place_arguments(program, place, mesh, specs), place, precision)
 
 
-def _estimate_program(source: ChipProgram, arguments: Placed, place: Place, updated: Any) -> Estimate:
-    """The estimate of a program that returns new values of `updated`, sharded as it is, if it is not None."""
+def _estimate_program(source: ChipProgram, arguments: Placed, place: Place, buffers: Any) -> Estimate:
+    """The estimate of a program that returns new values of `buffers`, sharded as it is, if it is not None."""
     results: Any = arguments.default
-    if results is None and jax.tree.leaves(updated):  # other results stay where they are computed
-        results = jax.tree.map(lambda leaf: leaf.sharding, updated)
+    if results is None and jax.tree.leaves(buffers):  # other results stay where they are computed
+        results = jax.tree.map(lambda leaf: leaf.sharding, buffers)
     start = time.perf_counter()
     with jax.disable_jit(False):
         # Wrap in a new function, because JAX caches lowered code by function, even for another chip.
@@ -125,22 +125,22 @@ def _estimate_program(source: ChipProgram, arguments: Placed, place: Place, upda
     steps = steps_of(compiled[0].as_text() or "", place.links)
     steps = with_declared_costs(steps, traced.jaxpr.jaxpr, place.target.platform, devices)
     memory: Any = compiled[0].memory_analysis()
-    kept = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
-    needed = [step.cost for step in steps]
-    spent = _time_by_kernel(place.target, needed)
+    resident = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
+    costs = [step.cost for step in steps]
+    spent = _time_by_kernel(place.target, costs)
     times = sum_of_times(spent)
-    exchange = sum(place.target.times(cost).exchange for cost in needed)
+    exchange = sum(place.target.times(cost).exchange for cost in costs)
     return Estimate(
         target=place.name,
         devices=devices,
         reason="",
         compile_seconds=seconds,
-        peak_bytes=kept + memory.temp_size_in_bytes + memory.generated_code_size_in_bytes,
+        peak_bytes=resident + memory.temp_size_in_bytes + memory.generated_code_size_in_bytes,
         memory_bytes=place.target.usable_memory,
-        cost=sum(needed, Cost()),
+        cost=sum(costs, Cost()),
         times=times,
         overlapped_seconds=max(sum(times) - times.exchange, exchange),
-        expected_seconds=0 if place.target.gpu else sum(map(place.target.seconds, needed)),
+        expected_seconds=0 if place.target.gpu else sum(map(place.target.seconds, costs)),
         product_seconds=seconds_of_products(traced.jaxpr, place.target) / devices,  # if they divide all of the work
         roof=roofline_of(traced.jaxpr, place.target) / devices,
         nodes=_costliest_nodes(steps, spent),
@@ -190,8 +190,8 @@ def _estimate_of_refused(message: str, traced: Any, arguments: Placed, place: Pl
         program = jax.jit(function, out_shardings=arguments.default, keep_unused=True)
         return _compile(program.lower(*leaves), place)
 
-    named = re.search(r'op_name="([^"]*)"', message)
-    name = named[1] if named else find_refused_operation(traced.jaxpr, compile_it)
+    match = re.search(r'op_name="([^"]*)"', message)
+    name = match[1] if match else find_refused_operation(traced.jaxpr, compile_it)
     reason = f"{label_of(name)}: {sentence(message)}" if name else sentence(message)
     if message.startswith("RESOURCE_EXHAUSTED"):
         reason += f" ({LESS_MEMORY})"
@@ -207,11 +207,11 @@ def _time_by_kernel(target: Target, costs: Sequence[Cost]) -> list[Times]:
     spent = [
         Times() if cost.copied else _longest(kernel_times) for cost, kernel_times in zip(costs, times, strict=True)
     ]
-    copied = sum(cost.copied for cost in costs)
+    copy_bytes = sum(cost.copied for cost in costs)
     more = sum(kernel_times.memory for kernel_times in times) - sum(map(sum, spent))
-    if copied and more > 0:
+    if copy_bytes and more > 0:
         spent = [
-            Times(memory=more * cost.copied / copied) if cost.copied else kernel_times
+            Times(memory=more * cost.copied / copy_bytes) if cost.copied else kernel_times
             for cost, kernel_times in zip(costs, spent, strict=True)
         ]
     return spent
@@ -245,8 +245,8 @@ def node_of(op_name: str) -> str:
     >>> node_of("jit(f)/transpose(jvp(attention))/dot_general")
     'attention/dot_general'
     """
-    if marked := _NODE.search(op_name):
-        return marked[1]
+    if match := _NODE.search(op_name):
+        return match[1]
     return "/".join(filter(None, _WRAPPED.sub("", op_name).split("/"))) or "(no node)"
 
 
@@ -256,5 +256,5 @@ def label_of(op_name: str) -> str:
     >>> label_of("jit(f)/[/layer1/conv]/Conv/conv_general_dilated")
     '/layer1/conv (Conv/conv_general_dilated)'
     """
-    marked = _NODE.search(op_name)
-    return f"{marked[1]} ({node_of(op_name[marked.end() :])})" if marked else node_of(op_name)
+    match = _NODE.search(op_name)
+    return f"{match[1]} ({node_of(op_name[match.end() :])})" if match else node_of(op_name)

@@ -28,16 +28,16 @@ def find_refused_operation(program: ClosedJaxpr, compile_it: Compile) -> str | N
     Searches by bisection for the first operation whose prefix does not compile.
     """
     operations = _Operations(program)
-    compiled, refused = 0, len(operations.listed)
-    if not refused or reason_of_refusal(compile_it, operations.beginning(0)):
+    good, bad = 0, len(operations.listed)
+    if not bad or reason_of_refusal(compile_it, operations.beginning(0)):
         return None
-    while refused - compiled > 1:
-        middle = (compiled + refused) // 2
+    while bad - good > 1:
+        middle = (good + bad) // 2
         if reason_of_refusal(compile_it, operations.beginning(middle)):
-            refused = middle
+            bad = middle
         else:
-            compiled = middle
-    return operations.listed[compiled].name
+            good = middle
+    return operations.listed[good].name
 
 
 def reason_of_refusal(compile_it: Compile, program: Any) -> str:
@@ -89,29 +89,29 @@ class _Operations:
 
         for equation in jaxpr.eqns:
             name = "/".join(filter(None, (scope, str(equation.source_info.name_stack))))
-            called = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
-            if equation.primitive.name in _CALLS and called is not None:
-                inner, consts = (called.jaxpr, called.consts) if hasattr(called, "consts") else (called, ())
-                written = self._add(inner, consts, read(equation.invars), name)
+            callee = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
+            if equation.primitive.name in _CALLS and callee is not None:
+                inner, consts = (callee.jaxpr, callee.consts) if hasattr(callee, "consts") else (callee, ())
+                results = self._add(inner, consts, read(equation.invars), name)
             else:
-                written = [_Value() for _ in equation.outvars]
+                results = [_Value() for _ in equation.outvars]
                 name = f"{name}/{equation.primitive.name}"
-                self.listed.append(_Operation(name, equation, read(equation.invars), written))
-            values |= zip(equation.outvars, written, strict=True)
+                self.listed.append(_Operation(name, equation, read(equation.invars), results))
+            values |= zip(equation.outvars, results, strict=True)
         return read(jaxpr.outvars)
 
     def beginning(self, count: int) -> Callable[..., list[Any]]:
         """Returns a function that computes the results of the first operations that the others need."""
         first = self.listed[:count]
-        made = {value for operation in first for value in operation.written}
-        needed = (value for operation in self.listed[count:] for value in operation.read)
-        kept = dict.fromkeys(value for value in (*needed, *self.outputs) if value in made)
+        results = {value for operation in first for value in operation.written}
+        reads = (value for operation in self.listed[count:] for value in operation.read)
+        outputs = dict.fromkeys(value for value in (*reads, *self.outputs) if value in results)
 
         def run(*inputs: Any) -> list[Any]:
             values = dict(zip(self.inputs, inputs, strict=True))
             for operation in first:
                 values |= zip(operation.written, _results(operation, values, self.debug_info), strict=True)
-            return [values[value] for value in kept]
+            return [values[value] for value in outputs]
 
         return run
 

@@ -129,12 +129,12 @@ class Estimate(NamedTuple):
         return figures | {"nodes": [node._asdict() for node in self.nodes]}
 
 
-def largest_batch(estimate: Estimate, peak: int, fixed: int, work: Batch) -> int:
+def largest_batch(estimate: Estimate, peak: int, fixed_bytes: int, work: Batch) -> int:
     """The most examples that fit on an estimate's chips, if `peak` grows with them but for the fixed bytes."""
-    growing = peak - fixed
+    growing = peak - fixed_bytes
     if not work.examples or growing <= 0:
         return 0
-    fitting = max(estimate.memory_bytes - fixed, 0) * work.examples // growing
+    fitting = max(estimate.memory_bytes - fixed_bytes, 0) * work.examples // growing
     return fitting // work.shares * work.shares
 
 
@@ -144,14 +144,14 @@ def table(estimates: Sequence[Estimate], batches: Sequence[int | None] = (), wid
     `batches` adds a second heading, and columns beyond `width` wrap.
     """
     headings = batches or [None] * len(estimates)
-    named = [
+    rows = [
         (f"{estimate.target}, batch {batch}" if batch else estimate.target, estimate)
         for estimate, batch in zip(estimates, headings, strict=True)
     ]
     lines = side_by_side(*_titles_and_columns(estimates, batches), width)
-    for name, estimate in named:
+    for name, estimate in rows:
         lines += _nodes(name, estimate, width)
-    return [*lines, *remarks(named), *NOTE.splitlines()]
+    return [*lines, *remarks(rows), *NOTE.splitlines()]
 
 
 def _nodes(name: str, estimate: Estimate, width: int | None) -> list[str]:
@@ -193,12 +193,12 @@ def _titles_and_columns(
 def _blocks(columns: Sequence[list[str]], space: int) -> Iterator[list[list[str]]]:
     """Yields groups of columns that fit side by side, or all columns if the space is unknown."""
     block: list[list[str]] = []
-    taken = 0
+    line_width = 0
     for column in columns:
-        taken += 2 + _width(column)
-        if block and 0 < space < taken:
+        line_width += 2 + _width(column)
+        if block and 0 < space < line_width:
             yield block
-            block, taken = [], 2 + _width(column)
+            block, line_width = [], 2 + _width(column)
         block.append(column)
     yield block
 
@@ -207,9 +207,9 @@ def _width(column: Sequence[str]) -> int:
     return max(map(len, column))
 
 
-def remarks(named: Iterable[tuple[str, Estimate]]) -> Iterator[str]:
+def remarks(estimates: Iterable[tuple[str, Estimate]]) -> Iterator[str]:
     """Yields a sentence and an empty line about each refusal, lack of memory, kernel of Pallas, and unknown cost."""
-    for name, estimate in named:
+    for name, estimate in estimates:
         if estimate.layers:
             compiled = join_words(COMPILED)
             note = f"extrapolated to {estimate.layers} equal layers from models with {compiled}"
@@ -217,16 +217,16 @@ def remarks(named: Iterable[tuple[str, Estimate]]) -> Iterator[str]:
         if estimate.reason:
             yield from (f"{name} does not compile: {estimate.reason}", "")
         elif not estimate.fits:
-            needed, there = amount(estimate.peak_bytes, "B"), amount(estimate.memory_bytes, "B")
-            yield from (f"{name} does not fit in memory: {needed} needed, {there} available ({LESS_MEMORY})", "")
+            need, room = amount(estimate.peak_bytes, "B"), amount(estimate.memory_bytes, "B")
+            yield from (f"{name} does not fit in memory: {need} needed, {room} available ({LESS_MEMORY})", "")
         if estimate.called:
             yield from (f"{name}: kernels called: {', '.join(estimate.called)}", "")
         if estimate.custom_calls:
             calls = ", ".join(estimate.custom_calls)
             yield from (f"{name}: custom calls without a declared cost count with operands and results: {calls}", "")
         if loops := estimate.cost.unbounded_loops:
-            what = "a loop" if loops == 1 else f"{loops} loops"
-            yield from (f"{name}: {what} of unknown length counted as one iteration", "")
+            subject = "a loop" if loops == 1 else f"{loops} loops"
+            yield from (f"{name}: {subject} of unknown length counted as one iteration", "")
 
 
 def _shorten(name: str) -> str:

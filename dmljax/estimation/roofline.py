@@ -124,8 +124,8 @@ def _jaxprs(parameters: Any) -> Iterator[Jaxpr]:
 
 
 def _operations_of_product(equation: Any) -> int:
-    (contracted, _), _ = equation.params["dimension_numbers"]
-    terms = math.prod(equation.invars[0].aval.shape[axis] for axis in contracted)
+    (axes, _), _ = equation.params["dimension_numbers"]
+    terms = math.prod(equation.invars[0].aval.shape[axis] for axis in axes)
     return int(2 * equation.outvars[0].aval.size * terms)
 
 

@@ -63,8 +63,10 @@ class Place(NamedTuple):
             return max(exchange.received_bytes() - between, over_network)
         places = [tuple(device.coords) for device in self.devices]
         axes = range(len(self.target.smallest))
-        used = [axis for axis in axes if any(len({places[i][axis] for i in group}) > 1 for group in exchange.groups)]
-        links = sum(min(len({place[axis] for place in places}) - 1, 2) for axis in used)
+        linked_axes = [
+            axis for axis in axes if any(len({places[i][axis] for i in group}) > 1 for group in exchange.groups)
+        ]
+        links = sum(min(len({place[axis] for place in places}) - 1, 2) for axis in linked_axes)
         return exchange.received_bytes(places.__getitem__) * 2 * len(axes) / max(links, 1)
 
 
@@ -148,6 +150,6 @@ def compile_for(
         text = traced.lower().compile().as_text()
     seconds = time.perf_counter() - start
     steps = with_declared_costs(steps_of(text or ""), traced.jaxpr.jaxpr, chip.target.platform, 1)
-    estimated = sum(chip.target.seconds(step.cost) for step in steps)
+    estimate = sum(chip.target.seconds(step.cost) for step in steps)
     cost = sum((step.cost for step in steps), Cost())
-    return Compiled(cost, estimated, seconds, called_kernels(steps), calls_without_cost(steps))
+    return Compiled(cost, estimate, seconds, called_kernels(steps), calls_without_cost(steps))

@@ -72,7 +72,7 @@ def gradient_of(program: ChipProgram, weights: Any) -> tuple[ChipProgram, Any]:
 
 
 def _grads(program: ChipProgram, weights: Any, *inputs: Any) -> Any:
-    return jax.grad(lambda trained: _loss(program, _merge(trained, weights), *inputs))(_floats(weights))
+    return jax.grad(lambda floats: _loss(program, _merge(floats, weights), *inputs))(_floats(weights))
 
 
 def _loss(program: ChipProgram, weights: Any, *inputs: Any) -> Any:
@@ -89,11 +89,11 @@ def training_step(program: ChipProgram, arguments: Placed, optimizer: Any) -> tu
 
     def step(weights_and_state: Any, *inputs: Any) -> Any:
         weights, state = weights_and_state
-        trained, grads = _floats(weights), _grads(program, weights, *inputs)
+        floats, grads = _floats(weights), _grads(program, weights, *inputs)
         with jax.named_scope("[optimizer]"):
-            updates, state = optimizer.update(grads, state, trained)
-            trained = jax.tree.map(lambda weight, update: (weight + update).astype(weight.dtype), trained, updates)
-        return _merge(trained, weights), state
+            updates, state = optimizer.update(grads, state, floats)
+            floats = jax.tree.map(lambda weight, update: (weight + update).astype(weight.dtype), floats, updates)
+        return _merge(floats, weights), state
 
     state = _place_alike(jax.eval_shape(optimizer.init, floats), floats)
     return program._replace(function=step, donated=(0,)), arguments._replace(weights=(arguments.weights, state))
@@ -108,9 +108,9 @@ def _floats(weights: Any) -> Any:
     return jax.tree.map(lambda weight: weight if _is_float(weight) else None, weights)
 
 
-def _merge(trained: Any, weights: Any) -> Any:
+def _merge(new_weights: Any, weights: Any) -> Any:
     return jax.tree.map(
-        lambda new, old: old if new is None else new, trained, weights, is_leaf=lambda leaf: leaf is None
+        lambda new, old: old if new is None else new, new_weights, weights, is_leaf=lambda leaf: leaf is None
     )
 
 

@@ -74,11 +74,11 @@ def integers(where: Where, values: Any, convert: Callable[[Where, Any], int] = i
     return tuple(convert((*path, i), value) for i, value in enumerate(sequence(where, values, "integers")))
 
 
-def sequence(where: Where, values: Any, of: str) -> Any:
+def sequence(where: Where, values: Any, elements: str) -> Any:
     """`values`, if they are a sequence or an array of one dimension."""
     is_sequence = isinstance(values, Sequence) and not isinstance(values, str | bytes | bytearray)
     if not is_sequence and not (isinstance(values, np.ndarray) and values.ndim == 1):
-        raise InvalidType(Problem(where, f"must be a sequence of {of}", show(values)))
+        raise InvalidType(Problem(where, f"must be a sequence of {elements}", show(values)))
     return values
 
 
@@ -109,8 +109,8 @@ def no_member(enumeration: type[HeaderEnum], where: Where, value: Any) -> Proble
     """Describes a value that is neither a member of `enumeration` nor its name."""
     names = enumeration.__members__
     hint = did_you_mean(value.removeprefix(enumeration.prefix), names) if isinstance(value, str) else ""
-    meant = _meant_by(value)
-    remedy = f"use {meant!r}" if meant in names else None
+    suggestion = _meant_by(value)
+    remedy = f"use {suggestion!r}" if suggestion in names else None
     return Problem(where, f"must be one of {', '.join(names)}", show(value) + hint, remedy=remedy)
 
 

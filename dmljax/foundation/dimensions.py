@@ -29,11 +29,11 @@ def at_most(size: int, most: int) -> bool:
     return not is_symbolic(size) and size <= most
 
 
-def require_positions(what: str, *sizes: int) -> None:
+def require_positions(subject: str, *sizes: int) -> None:
     """Raises if int32 cannot hold a size where positions are int32; accepts symbolic sizes."""
     for size in sizes:
         if not is_symbolic(size) and size > INT_MAX:
-            rule = f"{what} must have at most {INT_MAX} elements, so that int32 holds every position"
+            rule = f"{subject} must have at most {INT_MAX} elements, so that int32 holds every position"
             raise Unsupported(Problem((), rule, size))
 
 

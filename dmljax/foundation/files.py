@@ -90,11 +90,13 @@ def read_picture(path: Path, mode: str, height: int | None, width: int | None) -
 
 def require_picture(path: Path) -> None:
     """Raises if a path cannot name a picture, before what it shows is computed, which may take minutes."""
-    module, shown = pillow(), one_line(path)
+    module, location = pillow(), one_line(path)
     suffixes = {suffix for suffix, format_name in module.registered_extensions().items() if format_name in module.SAVE}
-    require("output", path.suffix.lower() in suffixes, "must end as a picture's name does", shown, remedy="picture.png")
-    require("output", not path.is_dir(), "must be a file, not a folder", shown)
-    require("output", path.parent.is_dir(), "must be a file in a folder that exists", shown)
+    require(
+        "output", path.suffix.lower() in suffixes, "must end as a picture's name does", location, remedy="picture.png"
+    )
+    require("output", not path.is_dir(), "must be a file, not a folder", location)
+    require("output", path.parent.is_dir(), "must be a file in a folder that exists", location)
 
 
 def write_picture(path: Path, pixels: Any) -> None:

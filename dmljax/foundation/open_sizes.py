@@ -44,13 +44,13 @@ def unify_sizes(
 
     A `declared` size is a number, the name of an open size, or None for any size.
     """
-    for size, due in zip(sizes, declared, strict=True):
-        if isinstance(due, str):
-            expected, first_input = open_sizes.setdefault(due, (size, input))
+    for size, declared_size in zip(sizes, declared, strict=True):
+        if isinstance(declared_size, str):
+            expected, first_input = open_sizes.setdefault(declared_size, (size, input))
             if expected is not size and expected != size:
-                return SizeConflict(expected, due, first_input)
-        elif due is not None and size != due:
-            return SizeConflict(due)
+                return SizeConflict(expected, declared_size, first_input)
+        elif declared_size is not None and size != declared_size:
+            return SizeConflict(declared_size)
     return None
 
 
@@ -86,10 +86,10 @@ def equalities(*pairs: tuple[int, int]) -> str | None:
 
     A maximum or minimum is decided by an inequality instead.
     """
-    apart = [sorted(pair, key=lambda size: not is_symbolic_dim(size)) for pair in pairs if pair[0] != pair[1]]
-    if not apart or not all(is_symbolic_dim(left) for left, _ in apart) or _CHOICE.search(str(apart)):
+    unequal = [sorted(pair, key=lambda size: not is_symbolic_dim(size)) for pair in pairs if pair[0] != pair[1]]
+    if not unequal or not all(is_symbolic_dim(left) for left, _ in unequal) or _CHOICE.search(str(unequal)):
         return None
-    return spell_constraints(*(f"{left} == {right}" for left, right in apart))
+    return spell_constraints(*(f"{left} == {right}" for left, right in unequal))
 
 
 def spell_constraints(*constraints: str) -> str:

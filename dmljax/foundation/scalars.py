@@ -83,10 +83,10 @@ def _python_number(value: Any) -> Any:
 
 
 def _round(number: Any, dtype: np.dtype[Any]) -> np.generic:
-    rounded = _nearest(number, dtype)
-    if math.isinf(rounded) and not math.isinf(number):
+    nearest = _nearest(number, dtype)
+    if math.isinf(nearest) and not math.isinf(number):
         raise InvalidDesc(Problem((), f"must fit {dtype.name}", show(number)))
-    return rounded
+    return nearest
 
 
 def _nearest(number: Any, dtype: np.dtype[Any]) -> np.generic:

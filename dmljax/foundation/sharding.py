@@ -80,17 +80,17 @@ def broadcast_alike(sizes: Sequence[int], *arrays: Array) -> tuple[Array, ...]:
     if not any(map(any, every)):
         return tuple(jnp.broadcast_to(x, sizes) for x in arrays)
     mesh = next(jax.typeof(x).sharding.mesh for x, axes in zip(arrays, every, strict=True) if any(axes))
-    merged = _sharding(mesh, [next(filter(None, axes), None) for axes in zip(*every, strict=True)])
+    result_sharding = _sharding(mesh, [next(filter(None, axes), None) for axes in zip(*every, strict=True)])
 
     def broadcast(x: Array, axes: list[MeshAxes]) -> Array:
         if x.shape == tuple(sizes):
-            return x if axes == list(merged.spec) else jax.sharding.reshard(x, merged)
+            return x if axes == list(result_sharding.spec) else jax.sharding.reshard(x, result_sharding)
         # Repeat elements as the result is divided: a device sums its part of the gradient before it exchanges the sum.
         axes_of_x = range(len(sizes) - x.ndim, len(sizes))
         sharding = _sharding(
-            mesh, [None if size == 1 else merged.spec[i] for i, size in zip(axes_of_x, x.shape, strict=True)]
+            mesh, [None if size == 1 else result_sharding.spec[i] for i, size in zip(axes_of_x, x.shape, strict=True)]
         )
-        return lax.broadcast_in_dim(jax.sharding.reshard(x, sharding), sizes, axes_of_x, out_sharding=merged)
+        return lax.broadcast_in_dim(jax.sharding.reshard(x, sharding), sizes, axes_of_x, out_sharding=result_sharding)
 
     return tuple(map(broadcast, arrays, every))
 
@@ -181,11 +181,11 @@ def dividing_axes(axes: MeshAxes, size: int, x: Array) -> MeshAxes:
 
 
 def _sharding(mesh: AbstractMesh, dimensions: Sequence[MeshAxes]) -> NamedSharding:
-    used: set[str] = set()
+    used_axes: set[str] = set()
     spec: list[MeshAxes] = []
     for axes in dimensions:
-        spec.append(axes if used.isdisjoint(_names(axes)) else None)
-        used.update(_names(axes))
+        spec.append(axes if used_axes.isdisjoint(_names(axes)) else None)
+        used_axes.update(_names(axes))
     return NamedSharding(mesh, PartitionSpec(*spec))
 
 

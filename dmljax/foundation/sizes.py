@@ -128,9 +128,9 @@ def in_space(argument: str, number: float, elsewhere: float, of: str, rank: int)
     """
     if rank == 3 and number != elsewhere:
         signal, image = (elsewhere, elsewhere, number), (elsewhere, number, number)
-        written = [f"({', '.join(f'{one:g}' for one in each)})" for each in (signal, image)]
+        spellings = [f"({', '.join(f'{value:g}' for value in each)})" for each in (signal, image)]
         rule = f"must have one number for each dimension of {of}, whose rank of 3 does not say which are spatial"
-        remedy = f"{argument}={written[0]} for (N, C, W), {argument}={written[1]} for (C, H, W)"
+        remedy = f"{argument}={spellings[0]} for (N, C, W), {argument}={spellings[1]} for (C, H, W)"
         raise InvalidDesc(Problem(argument, rule, f"{number:g}", remedy=remedy))
     others = 0 if rank < 3 else 2
     return (elsewhere,) * others + (number,) * (rank - others)

@@ -24,7 +24,7 @@ def draw(boxes: Mapping[str, Sequence[str]], arrows: Iterable[tuple[str, str]], 
     widths: dict[Hashable, float] = {name: _LETTER * max(map(len, lines)) + _GAP for name, lines in boxes.items()}
     depths = _depths(boxes, arrows)
     chains = [_chain(tail, head, depths) for tail, head in arrows]
-    places = _placed(depths, chains, widths)
+    places = _place_boxes(depths, chains, widths)
     heights: dict[Hashable, float] = {name: _LINE * (len(lines) + 0.7) for name, lines in boxes.items()}
     tallest = [max((heights[name] for name in boxes if depths[name] == row), default=0.0) for row in _rows(depths)]
     middles = [sum(tallest[:row]) + tallest[row] / 2 + _ROW * row for row in _rows(depths)]
@@ -84,7 +84,7 @@ def _chain(tail: str, head: str, depths: Mapping[Hashable, int]) -> list[Hashabl
     return [tail, *((tail, row) for row in range(depths[tail] + 1, depths[head])), head]
 
 
-def _placed(
+def _place_boxes(
     depths: Mapping[Hashable, int], chains: Sequence[Sequence[Hashable]], widths: Mapping[Hashable, float]
 ) -> Places:
     """Places the boxes so that few arrows cross, by repeatedly moving each to the mean of its neighbors."""
@@ -102,24 +102,24 @@ def _placed(
         is_down = sweep % 2 == 0
         is_ordering = sweep < _SWEEPS - 4  # the last sweeps keep the order in each row
         for names in rows if is_down else reversed(rows):
-            wanted = {}
+            targets = {}
             for name in names:
                 others = [
                     x[other] for other in near[name] if not is_ordering or (row_of[other] < row_of[name]) == is_down
                 ]
-                wanted[name] = sum(others) / len(others) if others else x[name]
+                targets[name] = sum(others) / len(others) if others else x[name]
             if is_ordering:
-                names.sort(key=wanted.__getitem__)
-            x |= _apart(names, wanted, widths)
+                names.sort(key=targets.__getitem__)
+            x |= _keep_apart(names, targets, widths)
     return {name: (x[name], row_of[name]) for name in near}
 
 
-def _apart(
-    names: Sequence[Hashable], wanted: Mapping[Hashable, float], widths: Mapping[Hashable, float]
+def _keep_apart(
+    names: Sequence[Hashable], targets: Mapping[Hashable, float], widths: Mapping[Hashable, float]
 ) -> dict[Hashable, float]:
     """Moves boxes as little as possible so that none overlap: to the mean of shifting left and shifting right."""
     halves = [widths.get(name, 0.0) / 2 + _GAP / 2 for name in names]
-    rightward = [wanted[name] for name in names]
+    rightward = [targets[name] for name in names]
     leftward = rightward.copy()
     for i in range(1, len(names)):
         rightward[i] = max(rightward[i], rightward[i - 1] + halves[i - 1] + halves[i])

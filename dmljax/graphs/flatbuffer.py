@@ -28,13 +28,13 @@ class Buffer:
 
     def unpack(self, form: str, position: int) -> Any:
         """The number at a position, in a `struct` format."""
-        return struct.unpack_from(form, self.data, self._checked(position, struct.calcsize(form)))[0]
+        return struct.unpack_from(form, self.data, self._check(position, struct.calcsize(form)))[0]
 
     def bytes(self, position: int, count: int) -> bytes:
         """The bytes from a position on."""
-        return self.data[self._checked(position, count) : position + count]
+        return self.data[self._check(position, count) : position + count]
 
-    def _checked(self, position: int, count: int) -> int:
+    def _check(self, position: int, count: int) -> int:
         self._left -= count + 1
         if position < 0 or position + count > len(self.data):
             within = f"offsets must be within the {len(self.data)} bytes of the file"

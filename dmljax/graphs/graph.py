@@ -81,8 +81,8 @@ class Graph(Lowerable):
             self.outputs = _by_name("outputs", outputs, str)
             self.views = _by_name("views", views or {}, TensorDesc)
             arrays = _by_name("constants", constants or {}, object)
-            checked = {name: array(("constants", name), value) for name, value in arrays.items()}
-            self.constants = MappingProxyType(checked)
+            mapping = {name: array(("constants", name), value) for name, value in arrays.items()}
+            self.constants = MappingProxyType(mapping)
 
     def __repr__(self) -> str:
         return f"Graph({', '.join(f'{len(getattr(self, part))} {part}' for part in self.__annotations__)})"
@@ -148,10 +148,10 @@ class Graph(Lowerable):
             problems += self._cycle_problems()
             if problems:
                 raise InvalidDesc(*problems)
-            present(lambda: self._drawn, file)
+            present(lambda: self._drawing, file)
 
     @property
-    def _drawn(self) -> Any:
+    def _drawing(self) -> Any:
         boxes: dict[str, Sequence[str]] = {
             f"input {name}": (name, _sizes_of(desc)) for name, desc in self.inputs.items()
         }
@@ -227,12 +227,12 @@ class Graph(Lowerable):
         return len(self.inputs)
 
     def compiled(self) -> Callable[..., Any]:
-        folded, own_constants = self.folded(), functools.cache(self._arrays)
-        compiled, constants = folded.computation(), own_constants() if folded is self else folded._arrays()
+        graph, own_constants = self.folded(), functools.cache(self._arrays)
+        compiled, constants = graph.computation(), own_constants() if graph is self else graph._arrays()
 
-        def run(*inputs: Any, **replaced: Any) -> Any:
-            whole = self.computation() if replaced else None
-            results = whole(own_constants() | replaced, *inputs) if whole else compiled(constants, *inputs)
+        def run(*inputs: Any, **replacements: Any) -> Any:
+            whole = self.computation() if replacements else None
+            results = whole(own_constants() | replacements, *inputs) if whole else compiled(constants, *inputs)
             return dict(zip(self.outputs, results, strict=True)) if len(results) > 1 else results[0]
 
         return run
@@ -283,21 +283,21 @@ class Graph(Lowerable):
         steps_at_each_call = _run_at_each_call(self, steps)
         edges = {to: source for to, source in self.edges.items() if self.targets[to][0] in steps_at_each_call}
         read = {*edges.values(), *self.outputs.values()}
-        made = [
+        constant_sources = [
             source
             for name, step in steps.items()
             if name not in steps_at_each_call
             for source in step.makes
             if source in read
         ]
-        if not made:
+        if not constant_sources:
             return self
-        before = find_needed(steps, made)
+        before = find_needed(steps, constant_sources)
         part = Graph(
             nodes={name: self.nodes[name] for name in before},
             edges={to: source for to, source in self.edges.items() if self.targets[to][0] in before},
             inputs={name: self.sources[name] for name in self.constants},
-            outputs={source: source for source in made},
+            outputs={source: source for source in constant_sources},
         )
         with jax.ensure_compile_time_eval():
             values = part.computation()({}, *self._arrays().values())
@@ -307,7 +307,7 @@ class Graph(Lowerable):
             edges=edges,
             inputs=self.inputs,
             outputs=self.outputs,
-            constants=constants | dict(zip(made, values, strict=True)),
+            constants=constants | dict(zip(constant_sources, values, strict=True)),
             views=self.views,
         )
 
@@ -333,7 +333,7 @@ class Graph(Lowerable):
             nodes = {
                 name: _read_array("Nodes", name, operator_from_json, node) for name, node in parts["Nodes"].items()
             }
-            places = {spelled: place for place, spelled in _places(nodes).items()}
+            places = {label: place for place, label in _places(nodes).items()}
             tensor = functools.partial(_TENSOR.from_json, (), data_type=None)
             return cls(
                 nodes=nodes,
@@ -375,8 +375,8 @@ def _desc_of(where: Path, value: Any) -> TensorDesc:
 
 def _quote(*lines: Any) -> str:
     """Quotes lines of text for Graphviz."""
-    escaped = (str(line).replace("\\", "\\\\").replace('"', '\\"') for line in lines)
-    return '"' + "\\n".join(escaped) + '"'
+    texts = (str(line).replace("\\", "\\\\").replace('"', '\\"') for line in lines)
+    return '"' + "\\n".join(texts) + '"'
 
 
 # Validation
@@ -410,22 +410,22 @@ def _edge_problems(graph: Graph) -> Iterator[Problem]:
 
 def _owned_problems(graph: Graph) -> Iterator[Problem]:
     """Finds tensors to be owned by DirectML that are not known at initialization, or that other nodes do not flag."""
-    owned = {to for to, (_, leaf) in graph.targets.items() if leaf.tensor.flags is TensorFlags.OWNED_BY_DML}
-    sources = {graph.edges[to] for to in owned if to in graph.edges}
+    owned_targets = {to for to, (_, leaf) in graph.targets.items() if leaf.tensor.flags is TensorFlags.OWNED_BY_DML}
+    sources = {graph.edges[to] for to in owned_targets if to in graph.edges}
     for target, source in graph.edges.items():
-        if target in owned and source not in graph.inputs and source not in graph.constants:
+        if target in owned_targets and source not in graph.inputs and source not in graph.constants:
             yield Problem(("edges", target), "must come from an input or a constant, because of its Flags", source)
-        if target not in owned and source in sources and source in graph.inputs:
+        if target not in owned_targets and source in sources and source in graph.inputs:
             rule = f"must lead to a tensor with the flag OWNED_BY_DML, as all others from {source} do"
             yield Problem(("edges", target), rule, TensorFlags.NONE.name)
 
 
-def _fit(place: Path, origin: TensorDesc, source: str, wanted: TensorDesc) -> Iterator[Problem]:
+def _fit(place: Path, origin: TensorDesc, source: str, target: TensorDesc) -> Iterator[Problem]:
     """Finds an edge or a view that reads beyond the end of its source."""
     available = max(origin.minimum_size_in_bytes, origin.total_tensor_size_in_bytes or 0)
-    if wanted.minimum_size_in_bytes > available:
+    if target.minimum_size_in_bytes > available:
         rule = f"must read at most the {available} bytes of {source}, {origin}"
-        yield Problem(place, rule, f"{wanted.minimum_size_in_bytes} bytes of {wanted}")
+        yield Problem(place, rule, f"{target.minimum_size_in_bytes} bytes of {target}")
 
 
 def _output_problems(graph: Graph) -> Iterator[Problem]:

@@ -18,11 +18,11 @@ class GraphStep(NamedTuple):
 
 def find_needed(steps: dict[Key, GraphStep], results: Iterable[Name], known: Iterable[Name] = ()) -> list[Key]:
     """The steps that the results depend on, in order; the known values need none."""
-    wanted, keys = {*results}.difference(known), []
+    names, keys = {*results}.difference(known), []
     for key, step in reversed(steps.items()):
-        if not wanted.isdisjoint(step.makes):
+        if not names.isdisjoint(step.makes):
             keys.append(key)
-            wanted |= {*step.reads}.difference(known)
+            names |= {*step.reads}.difference(known)
     return keys[::-1]
 
 
@@ -37,13 +37,13 @@ def run_at_each_call(
     `sizes` are the bytes of the values that depend only on constants. A step is folded if it makes only such values,
     and those that other steps still read are worth their bytes.
     """
-    wanted, keys, left = {*results}, [], MAX_FOLDED_BYTES
+    names, keys, left = {*results}, [], MAX_FOLDED_BYTES
     for key, step in reversed(steps.items()):
-        read = [name for name in step.makes if name in wanted]
+        read = [name for name in step.makes if name in names]
         size = sum(sizes.get(name, 0) for name in read)
         if all(name in sizes for name in step.makes) and size <= left and all(map(is_worth, read)):
             left -= size
         else:
             keys.append(key)
-            wanted |= {*step.reads}
+            names |= {*step.reads}
     return keys[::-1]

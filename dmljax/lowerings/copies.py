@@ -137,7 +137,7 @@ def result_axes(inputs: Sequence[Array], sizes: Sequence[int]) -> list[Any]:
     """The mesh axes for each dimension of a result: those of the first input that shards it, where they divide it."""
     axes = []
     for i, size in enumerate(sizes):
-        sharded = ((dimension_axes(x)[i], x) for x in inputs if dimension_axes(x)[i] is not None)
-        first, x = next(sharded, (None, inputs[0]))
+        candidates = ((dimension_axes(x)[i], x) for x in inputs if dimension_axes(x)[i] is not None)
+        first, x = next(candidates, (None, inputs[0]))
         axes.append(dividing_axes(first, size, x))
     return axes

@@ -147,9 +147,9 @@ class GraphBuilder:
         return outputs
 
     def _expression(self, source: str, view: directml.TensorDesc) -> Expression:
-        made = Expression()
-        made._builder, made._source, made._view = self, source, view
-        return made
+        expression = Expression()
+        expression._builder, expression._source, expression._view = self, source, view
+        return expression
 
     def _graph(self, outputs: Sequence[Expression]) -> directml.Graph:
         """The operators that the outputs need, and all inputs."""
@@ -158,12 +158,12 @@ class GraphBuilder:
         inputs = self._inputs_of(set(part.edges.values()))
         part.rename({source: _input_name(index) for index, source in inputs.items()})
         part.inputs = {_input_name(index): stored_desc(self._inputs[source][1]) for index, source in inputs.items()}
-        named = {f"output_{i}": output for i, output in enumerate(outputs)}
+        by_name = {f"output_{i}": output for i, output in enumerate(outputs)}
         return part.finish(
-            {name: output._source for name, output in named.items()},
+            {name: output._source for name, output in by_name.items()},
             views={
                 name: output._view
-                for name, output in named.items()
+                for name, output in by_name.items()
                 if output._view != self._outputs[output._source]  # a reinterpretation
             },
         )
@@ -173,15 +173,15 @@ class GraphBuilder:
 
         Programs create further tensors with the same index to bind new data to a model.
         """
-        chosen: dict[int, str] = {}
+        sources: dict[int, str] = {}
         for source, (index, _) in self._inputs.items():
-            if source in read and chosen.get(index) in read:
+            if source in read and sources.get(index) in read:
                 rule = "must use only one input_tensor for each input_index"
                 with within("build"):
                     raise InvalidDesc(Problem("outputs", rule, f"two of {index}"))
-            if index not in chosen or source in read:
-                chosen[index] = source
-        return dict(sorted(chosen.items()))
+            if index not in sources or source in read:
+                sources[index] = source
+        return dict(sorted(sources.items()))
 
 
 def _input_name(index: int) -> str:
@@ -269,11 +269,11 @@ class Device:
             model._require_outputs(outputs)
             with jax.default_device(self._device):
                 results = model.function(*arrays)
-        computed = list(results.values()) if isinstance(results, dict) else [results]
+        tensors = list(results.values()) if isinstance(results, dict) else [results]
         return [
             TensorData(jax.block_until_ready(result))
-            for result, wanted in zip(computed, outputs, strict=True)
-            if wanted is not None
+            for result, output in zip(tensors, outputs, strict=True)
+            if output is not None
         ]
 
     def _arrays(self, model: Model, inputs: Sequence[Binding | None]) -> list[Any]:
@@ -328,6 +328,6 @@ def add_operator(
         types = {field: DataType.UINT32 if field == "output_indices" else first.data_type for field in outputs}
         tensors = {field: directml.TensorDesc(data_type, sizes) for field, data_type in types.items()}
     descs = {name: mapped_tensor(lambda expression: expression._view, operand) for name, operand in inputs.items()}
-    made = operator(**descs, **tensors, **attributes)
-    whole = made if given_sizes else made.with_inferred_sizes(FeatureLevel[f"FL_{LEVEL}"])
+    desc = operator(**descs, **tensors, **attributes)
+    whole = desc if given_sizes else desc.with_inferred_sizes(FeatureLevel[f"FL_{LEVEL}"])
     return builder._add(whole, leaves.values())

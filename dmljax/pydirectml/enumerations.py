@@ -21,8 +21,8 @@ class BindingEnum(enum.IntEnum):
 
 
 def _enumeration(name: str, members: dict[str, int] | str) -> Any:
-    numbered = members if isinstance(members, dict) else {member: i for i, member in enumerate(members.split())}
-    return BindingEnum(name, numbered, module="dmljax.pydirectml")  # type: ignore[call-arg, arg-type]
+    numbers = members if isinstance(members, dict) else {member: i for i, member in enumerate(members.split())}
+    return BindingEnum(name, numbers, module="dmljax.pydirectml")  # type: ignore[call-arg, arg-type]
 
 
 TensorDataType = _enumeration(

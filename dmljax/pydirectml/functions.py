@@ -432,6 +432,6 @@ def gru(
     with within("gru"):
         OutputOptions.check("output_options", output_options)
     fields = {"output_sequence": OutputOptions.Single, "output_single": OutputOptions.Sequence}
-    wanted = [field for field, without in fields.items() if output_options != without]
-    outputs = _add("gru", directml.GruDesc, locals(), wanted)
+    output_fields = [field for field, without in fields.items() if output_options != without]
+    outputs = _add("gru", directml.GruDesc, locals(), output_fields)
     return GRUOutputs(outputs.get("output_sequence"), outputs.get("output_single"))

@@ -16,12 +16,12 @@ def hint(name: str, exported: Sequence[str]) -> str:
     """
     if name.startswith("_"):  # Python itself looks for such names
         return ""
-    called = functions_called(name)
+    functions = functions_called(name)
     exported_names = {other.replace("_", ""): other for other in exported}
-    plain = (function.removeprefix("element_wise_").rstrip("0123456789").replace("_", "") for function in called)
+    plain = (function.removeprefix("element_wise_").rstrip("0123456789").replace("_", "") for function in functions)
     suggestions = [
         exported_names[plain_name] for plain_name in dict.fromkeys(plain) if plain_name in exported_names
-    ] or [f"dmljax.{function}" for function in called]
+    ] or [f"dmljax.{function}" for function in functions]
     if suggestions:
         return f", did you mean {join_words(suggestions, 'or')}?"
     return did_you_mean(name, exported) if call_for(name) is None else ""

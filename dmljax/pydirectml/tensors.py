@@ -92,9 +92,9 @@ class TensorDesc:
 
     @classmethod
     def _of(cls, desc: directml.TensorDesc) -> "TensorDesc":
-        made = cls.__new__(cls)
-        made._desc = desc
-        return made
+        result = cls.__new__(cls)
+        result._desc = desc
+        return result
 
     @property
     def data_type(self) -> Any:
@@ -140,9 +140,9 @@ def _bound(args: Any, kwargs: Any) -> dict[str, Any]:
             continue
         if all(_KINDS[name](value) for name, value in arguments.items()):
             return arguments
-    shown = [*map(show, args), *(f"{name}={show(value)}" for name, value in kwargs.items())]
+    texts = [*map(show, args), *(f"{name}={show(value)}" for name, value in kwargs.items())]
     forms = " or ".join(str(form) for form in _FORMS)
-    raise InvalidType(Problem((), f"TensorDesc takes {forms}", ", ".join(shown) or "nothing"))
+    raise InvalidType(Problem((), f"TensorDesc takes {forms}", ", ".join(texts) or "nothing"))
 
 
 def stored_desc(desc: directml.TensorDesc) -> directml.TensorDesc:
@@ -153,8 +153,8 @@ def stored_desc(desc: directml.TensorDesc) -> directml.TensorDesc:
     if desc.strides is None:
         return directml.TensorDesc(desc.data_type, desc.sizes)
     sizes = tuple(size if stride else 1 for size, stride in zip(desc.sizes, desc.strides, strict=True))
-    kept = directml.TensorDesc(desc.data_type, sizes, desc.strides)
-    return directml.TensorDesc(desc.data_type, sizes if kept.is_packed else (desc.span,))
+    full_desc = directml.TensorDesc(desc.data_type, sizes, desc.strides)
+    return directml.TensorDesc(desc.data_type, sizes if full_desc.is_packed else (desc.span,))
 
 
 def stored_array(desc: directml.TensorDesc, data: Any) -> jax.Array:
@@ -163,22 +163,22 @@ def stored_array(desc: directml.TensorDesc, data: Any) -> jax.Array:
     As in the binding, data is converted to float32 and its bytes are reinterpreted as the tensor's type; but data that
     already has the tensor's type is taken as is.
     """
-    stored = stored_desc(desc)
+    buffer_desc = stored_desc(desc)
     try:
         array = np.asarray(data)
     except ValueError as error:  # rows of different lengths
         raise InvalidType(Problem("data", "must be convertible to a NumPy array", str(error))) from None
-    if array.dtype.kind not in "biuf" and array.dtype != stored.dtype:
+    if array.dtype.kind not in "biuf" and array.dtype != buffer_desc.dtype:
         raise InvalidType(Problem("data", "must be real numbers", f"an array of {array.dtype}"))
-    if array.dtype not in (stored.dtype, np.dtype(np.float32)):
+    if array.dtype not in (buffer_desc.dtype, np.dtype(np.float32)):
         array = array.astype(np.float32)
     buffer = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    needed = stored.span_in_bytes
-    if buffer.size not in (needed, desc.total_tensor_size_in_bytes or desc.minimum_size_in_bytes):
+    size = buffer_desc.span_in_bytes
+    if buffer.size not in (size, desc.total_tensor_size_in_bytes or desc.minimum_size_in_bytes):
         raise InvalidDesc(
-            Problem("data", f"must have {needed} bytes, like {desc}", f"{buffer.size}, an array {array.shape}")
+            Problem("data", f"must have {size} bytes, like {desc}", f"{buffer.size}, an array {array.shape}")
         )
-    return jax.numpy.array(stored.read(buffer))
+    return jax.numpy.array(buffer_desc.read(buffer))
 
 
 class TensorData:

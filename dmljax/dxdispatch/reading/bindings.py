@@ -19,9 +19,9 @@ def read_bindings(
     names: Mapping[str, bool],
     points: Sequence[BindPoint] | None,
     value: Any,
-    wanted: set[str],
+    keys: set[str],
 ) -> Bindings:
-    """Reads where each tensor whose key is in `wanted` is stored; other tensors must be bound elsewhere.
+    """Reads where each tensor whose key is in `keys` is stored; other tensors must be bound elsewhere.
 
     If the points are None because the dispatchable has findings, only the names of resources are checked.
     """
@@ -42,10 +42,10 @@ def read_bindings(
                             continue
                         otherwise = "at initialization" if target.is_owned else "in a dispatch"
                         rule = f"must be bound {otherwise}, not here, because of its Flags"
-                        require((), target.key in wanted, rule)
+                        require((), target.key in keys, rule)
                         bound[target.key] = binding
         for point in points or ():
-            if point.key in wanted and point.key not in bound:
+            if point.key in keys and point.key not in bound:
                 context.add_finding(place, Problem(point.path, "must be bound", "none"))
     bindings = {key: binding for key, binding in bound.items() if binding is not None}
     _check_outputs(context, place, points or (), bindings)

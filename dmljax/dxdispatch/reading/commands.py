@@ -70,8 +70,8 @@ def _dispatch(context: Context, place: Place, value: Any) -> Dispatch | None:
     if isinstance(dispatchable, Network):
         return _dispatch_of_network(context, place, name, dispatchable, bindings)
     points = None if dispatchable is None else dispatchable.points
-    wanted = {point.key for point in points or () if not point.is_owned}
-    return Dispatch(name, read_bindings(context, place, context.names[name], points, bindings, wanted))
+    keys = {point.key for point in points or () if not point.is_owned}
+    return Dispatch(name, read_bindings(context, place, context.names[name], points, bindings, keys))
 
 
 def _thread_groups(name: str, value: Any) -> None:
@@ -95,8 +95,8 @@ def _dispatch_of_network(
     with context.part(*place):
         _require_shapes_of_outputs(points or (), shapes or {})
     size_deferred(context, place, points, singles)
-    wanted = {point.key for point in points or () if point.name in bound}
-    return Dispatch(sized_name or name, read_bindings(context, place, names, points, bindings, wanted), name)
+    keys = {point.key for point in points or () if point.name in bound}
+    return Dispatch(sized_name or name, read_bindings(context, place, names, points, bindings, keys), name)
 
 
 def _shapes(context: Context, place: Place, names: Mapping[str, bool], singles: Mapping[str, Any]) -> Sizes | None:

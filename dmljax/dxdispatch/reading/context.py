@@ -140,12 +140,12 @@ class Context:
         """The values of an object's fields; fields without a reader are known but have no effect."""
         return self.fields(place, value, tuple(readers)).all(readers)
 
-    def read_name(self, what: str, known: Collection[str], field: str, value: Any) -> str:
+    def read_name(self, subject: str, known: Collection[str], field: str, value: Any) -> str:
         """Reads the name of an existing part of the model."""
         name = json_string(field, value)
         if name not in known:
-            given = show(name) + did_you_mean(name, known)
-            raise InvalidDesc(Problem(field, f"must be a {what} of the model", given))
+            choice = show(name) + did_you_mean(name, known)
+            raise InvalidDesc(Problem(field, f"must be a {subject} of the model", choice))
         return name
 
     def resource(self, field: str, value: Any) -> tuple[str, Resource | None]:
@@ -166,7 +166,7 @@ class Context:
         """The file of this name in the input folder, or otherwise in the current folder."""
         # Models come from Windows, where a backslash separates folders too.
         names = dict.fromkeys((name, PureWindowsPath(name).as_posix()))
-        candidates = [folder / spelled for folder in (self.input_path, Path()) for spelled in names]
+        candidates = [folder / spelling for folder in (self.input_path, Path()) for spelling in names]
         return next((path for path in candidates if os.path.exists(path)), candidates[0])
 
     def content(self, path: Path) -> bytes:

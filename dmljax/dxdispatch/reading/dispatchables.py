@@ -88,14 +88,14 @@ def _operator(context: Context, place: Place, value: Any, operator: type[Operato
     names = {member.name: isinstance(member.kind, Array) for member in operator.members() if member.tensor_kind}
     context.names[name] = names
     desc_place = context.model.desc_place(name)
-    nested = [str(key) for key in desc_place[len(place) :]]
-    fields = context.fields(place, value, (*_TYPE, "bindings", *_HINTS, *(nested or operator.json_fields())))
+    desc_keys = [str(key) for key in desc_place[len(place) :]]
+    fields = context.fields(place, value, (*_TYPE, "bindings", *_HINTS, *(desc_keys or operator.json_fields())))
     with context.part(*place):
         fields.all(_HINTS)
-    desc = _desc(context, desc_place, operator, fields[nested[0]] if nested else fields)
+    desc = _desc(context, desc_place, operator, fields[desc_keys[0]] if desc_keys else fields)
     points = None if desc is None else bind_points(desc)
-    wanted = {point.key for point in points or () if point.is_owned}
-    bindings = read_bindings(context, (*place, "bindings"), names, points, fields.get("bindings", {}), wanted)
+    keys = {point.key for point in points or () if point.is_owned}
+    bindings = read_bindings(context, (*place, "bindings"), names, points, fields.get("bindings", {}), keys)
     return None if desc is None else Dispatchable(desc, bindings)
 
 
@@ -176,9 +176,11 @@ def dispatchable_of_network(
                 model = network.sized(sizes)
                 if model.traced is not None:
                     _require_affordable(model.traced.jaxpr.jaxpr)
-                spelled = ", ".join(f"{input_name} {'x'.join(map(str, shape))}" for input_name, shape in sizes.items())
-                used = ChainMap[str, Any](context.networks, context.dispatchables)
-                sized_name = unused_name(f"{name} ({spelled})", used) if name in context.networks else name
+                sizes_text = ", ".join(
+                    f"{input_name} {'x'.join(map(str, shape))}" for input_name, shape in sizes.items()
+                )
+                names_in_use = ChainMap[str, Any](context.networks, context.dispatchables)
+                sized_name = unused_name(f"{name} ({sizes_text})", names_in_use) if name in context.networks else name
                 context.networks[sized_name], context.sized[key] = Dispatchable(model), sized_name
         return context.sized[key]
     return None

@@ -42,8 +42,8 @@ def convert(
         else:
             refuse(index, "a number, 'nan', 'inf' or '-inf'")
     with np.errstate(over="ignore"):
-        rounded = doubles.astype(dtype)
-    return rounded, np.flatnonzero(np.isinf(rounded) & ~np.isinf(doubles))
+        numbers = doubles.astype(dtype)
+    return numbers, np.flatnonzero(np.isinf(numbers) & ~np.isinf(doubles))
 
 
 def sequence(start: Any, delta: Any, count: int) -> NDArray[Any]:

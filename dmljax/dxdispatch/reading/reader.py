@@ -109,15 +109,15 @@ def _document(file: Path, read: Callable[[], bytes]) -> Document:
             wrong = replace(wrong, remedy="models are .json, .onnx or .bin; `python -m dmljax.run` runs programs")
         raise UnreadableModel([Finding(str(file), error.line, wrong, error.column)]) from None
     except DmlError as error:
-        (refused,) = error.problems
+        (cause,) = error.problems
         is_missing = isinstance(error, MissingFile)
-        problem = Problem((), "no such file") if is_missing else Problem((), f"the model {refused.rule}", refused.given)
+        problem = Problem((), "no such file") if is_missing else Problem((), f"the model {cause.rule}", cause.given)
         findings = [Finding(str(file), 0, problem)]
         if not isinstance(error, UnusableFile):
             raise UnreadableModel(findings) from None
-        unopened = (MissingModel if isinstance(error, MissingFile) else UnopenedModel)(findings)
-        unopened.errno, unopened.strerror, unopened.filename = error.errno, error.strerror, error.filename
-        raise unopened from None
+        failure = (MissingModel if isinstance(error, MissingFile) else UnopenedModel)(findings)
+        failure.errno, failure.strerror, failure.filename = error.errno, error.strerror, error.filename
+        raise failure from None
 
 
 # Sections

@@ -43,8 +43,8 @@ def read_resource(context: Context, place: Place, value: Any) -> Resource:
     require("initialValues", bool(values.size), "must hold at least one value", "none")
     data = bytes_of(values)
     size = -(-data.size // 4) * 4 if size is None else size
-    needed = f"{data.size + offset}, for {data.size} bytes of initialValues from byte {offset} on"
-    require("sizeInBytes", data.size + offset <= size, f"must be at least {needed}", size)
+    least = f"{data.size + offset}, for {data.size} bytes of initialValues from byte {offset} on"
+    require("sizeInBytes", data.size + offset <= size, f"must be at least {least}", size)
     context.take_bytes("sizeInBytes", size)
     padding_bits = 4 if values.dtype in INTEGERS_4 and values.size % 2 else 0
     return Resource(own_type, size, data, offset, padding_bits)
@@ -61,8 +61,8 @@ def _initial_values(context: Context, place: Place, fields: Fields) -> tuple[Dat
         raise InvalidType(Problem("initialValues", "must be a list or an object", show(source)))
     fields_given = [field for field in ("value", "valueStart", "sourcePath") if field in source]
     if not fields_given or (fields_given[0] == "value" and len(fields_given) > 1):
-        given = ", ".join(map(one_line, fields_given or list(source)[:8])) or "none"
-        raise InvalidDesc(Problem("initialValues", "must have one of value, valueStart or sourcePath", given))
+        names = ", ".join(map(one_line, fields_given or list(source)[:8])) or "none"
+        raise InvalidDesc(Problem("initialValues", "must have one of value, valueStart or sourcePath", names))
     place = (*place, "initialValues")
     if fields_given[0] == "sourcePath":
         return _file_values(context, context.fields(place, source, ("sourcePath",)), own_type, fields)
@@ -105,11 +105,11 @@ def _number(context: Context, place: Place, name: str, fields: Fields, own_type:
 def _numbers(
     context: Context, place: Place, name: str, values: Sequence[Any], own_type: DataType, *, is_list: bool = True
 ) -> NDArray[Any]:
-    converted, too_large = convert(name, values, own_type, is_list=is_list)
+    numbers, too_large = convert(name, values, own_type, is_list=is_list)
     rule = f"overflows to infinity in {own_type.name}"
     for index in too_large[:MAX_PROBLEMS].tolist():
         context.warn((*place, name), Problem((index,) if is_list else (), rule, values[index]))
-    return converted
+    return numbers
 
 
 def _file_values(context: Context, source: Fields, own_type: DataType, fields: Fields) -> tuple[DataType, NDArray[Any]]:
@@ -136,10 +136,10 @@ def size_deferred(
         context.resources |= dict.fromkeys(filter(context.is_unsized, resources.values()))
         return
     read = {resources.get(point.name) for point in points if point.is_input}
-    unsized = set(filter(context.is_unsized, read))
+    open_resources = set(filter(context.is_unsized, read))
     for point in points:
         resource = resources.get(point.name)
-        if point.is_input or resource is None or resource in unsized:
+        if point.is_input or resource is None or resource in open_resources:
             continue
         size = 0 if point.is_open else point.size_in_bytes
         if context.is_unsized(resource):

@@ -69,10 +69,10 @@ class Cost:
         return Cost(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(Cost)))
 
     @classmethod
-    def of_kernel(cls, operations: int, powers: int, moved: int) -> "Cost":
+    def of_kernel(cls, operations: int, powers: int, traffic: int) -> "Cost":
         """The cost that a Pallas kernel declares."""
         of_products = dict.fromkeys(("products", "halves", "passes", "declared"), operations)
-        return cls(bytes=moved, element_operations=powers, **of_products)
+        return cls(bytes=traffic, element_operations=powers, **of_products)
 
     def times(self, count: int) -> "Cost":
         """The cost of running this `count` times, as the body of a loop."""
@@ -171,12 +171,12 @@ def _pallas_kernel(instruction: Instruction) -> str:
 
 def _name(instruction: Instruction, computation: Computation, module: Module) -> str:
     """JAX's name of a kernel's operation, or of its last named part, or of the nearest operation that it reads."""
-    nearest, visited = [instruction], {instruction.name}
+    nearest, names = [instruction], {instruction.name}
     for near in nearest:  # grows while we iterate
         if name := _own_name(near, module):
             return name
-        nearest += [operand for operand in computation.operands(near) if operand.name not in visited]
-        visited.update(near.operands)
+        nearest += [operand for operand in computation.operands(near) if operand.name not in names]
+        names.update(near.operands)
     return ""
 
 
@@ -196,8 +196,8 @@ def _kernel(instruction: Instruction, computation: Computation, reading: _Module
     every, main = _bytes_moved(instruction, computation, reading.module)
     if declared := _declared_cost(instruction):
         amount = declared.bytes or every
-        prefetched = every - main  # into the core's memory, where copies have counted them
-        return replace(declared, kernels=1, bytes=max(amount - prefetched, 0), unestimated_bytes=amount)
+        prefetch = every - main  # into the core's memory, where copies have counted them
+        return replace(declared, kernels=1, bytes=max(amount - prefetch, 0), unestimated_bytes=amount)
     kernel = Cost(kernels=1, bytes=main, cycles=cycles, unestimated_bytes=0 if cycles else every)
     return kernel + _cost_of_computation(instruction, computation, reading)
 
@@ -287,8 +287,8 @@ def _operations_of_windows(instruction: Instruction, image: HloTensor) -> int:
         window, stride, padding, *dilations = (
             _along(axis, instruction, name) for name in ("size", "stride", "pad", *_DILATIONS)
         )
-        met = multiplications(Extent(size, window, output, stride, padding, *dilations))
-        operations *= size if met == size * output else met
+        products = multiplications(Extent(size, window, output, stride, padding, *dilations))
+        operations *= size if products == size * output else products
     return operations
 
 
@@ -305,8 +305,8 @@ def _product(instruction: Instruction, computation: Computation) -> Cost:
     if labels := _LABELS.search(instruction.attributes):
         operations = _operations_of_convolution(instruction, operands, labels.groups())
     else:
-        contracted = _CONTRACTED.search(instruction.attributes)
-        axes = map(int, re.findall(r"\d+", contracted[1])) if contracted else ()
+        match = _CONTRACTED.search(instruction.attributes)
+        axes = map(int, re.findall(r"\d+", match[1])) if match else ()
         operations = 2 * instruction.results[0].elements * math.prod(operands[0].sizes[axis] for axis in axes)
     bits = 8 * max(HloTensor(operand.dtype, ()).bytes for operand in operands[:2])
     match = _PRECISION.search(instruction.attributes)
@@ -355,12 +355,12 @@ def _along(axis: int, instruction: Instruction, name: str) -> int:
 
 def _bytes_moved(instruction: Instruction, computation: Computation, module: Module) -> tuple[int, int]:
     """The bytes that a kernel reads and writes, in all memories and in main memory."""
-    moved: list[tuple[float, HloTensor]] = []
+    traffic: list[tuple[float, HloTensor]] = []
     for position, operand in enumerate(computation.operands(instruction)):
         amount = _bytes_read(instruction, position, computation, module)
-        moved += [(amount, tensor) for tensor in operand.results]
-    moved += zip(_bytes_written(instruction, computation, module), instruction.results, strict=True)
-    amounts = [(int(min(amount, tensor.bytes)), tensor.memory_space) for amount, tensor in moved]
+        traffic += [(amount, tensor) for tensor in operand.results]
+    traffic += zip(_bytes_written(instruction, computation, module), instruction.results, strict=True)
+    amounts = [(int(min(amount, tensor.bytes)), tensor.memory_space) for amount, tensor in traffic]
     return sum(amount for amount, _ in amounts), sum(amount for amount, space in amounts if space == 0)
 
 
@@ -391,8 +391,8 @@ def _bytes_written(instruction: Instruction, computation: Computation, module: M
         callee = module.computations[instruction.callees[0]]
         root = callee.root
         parts = callee.operands(root) if root.opcode == "tuple" else [root]
-        written = [amount for part in parts for amount in _bytes_written(part, callee, module)]
-        return written if len(written) == len(instruction.results) else [math.inf] * len(instruction.results)
+        amounts = [amount for part in parts for amount in _bytes_written(part, callee, module)]
+        return amounts if len(amounts) == len(instruction.results) else [math.inf] * len(instruction.results)
     if instruction.opcode == "bitcast":
         return _bytes_written(computation.operands(instruction)[0], computation, module)
     amount = _bytes_of_updates(instruction, computation) if instruction.opcode in IN_PLACE else math.inf

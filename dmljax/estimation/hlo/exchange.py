@@ -79,14 +79,14 @@ def _groups(attributes: str) -> Groups:
 def _along_axes(ids: np.ndarray, sizes: dict[str, int], axes: dict[str, tuple[str, str]]) -> Groups:
     """Groups devices of a mesh along some of its axes, of which each may be a part: `'x':(2)4` of 16 comes after 2."""
     split: list[int] = []
-    grouped: list[int] = []
+    group_axes: list[int] = []
     for name, size in sizes.items():
         before, part = axes.get(name, ("1", "1"))
         sizes_of_parts = [int(before or 1), int(part or size)]
-        grouped.append(len(split) + 1)
+        group_axes.append(len(split) + 1)
         split += [*sizes_of_parts, size // math.prod(sizes_of_parts)]
-    count = math.prod(split[axis] for axis in grouped)
-    return _as_groups(np.moveaxis(ids.reshape(split), grouped, range(-len(grouped), 0)).reshape(-1, count))
+    count = math.prod(split[axis] for axis in group_axes)
+    return _as_groups(np.moveaxis(ids.reshape(split), group_axes, range(-len(group_axes), 0)).reshape(-1, count))
 
 
 def _count_up(sizes: str, order: str | None) -> np.ndarray:

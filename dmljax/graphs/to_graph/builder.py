@@ -92,10 +92,10 @@ class Builder(Assembly):
             raise InvalidDesc(*broken)
         in_order = {member.field: inputs.get(member.field) for member in operator.members()}
         read = (view.source for _, view in given_tensors(in_order))
-        made = self.add_node(unused(self.name + suffix, self.nodes), desc, read)
+        sources = self.add_node(unused(self.name + suffix, self.nodes), desc, read)
         return [
             View(source, np.dtype(dtype), tuple(sizes), packed_strides(sizes))
-            for source, (_, (dtype, sizes)) in zip(made, given_tensors(outputs), strict=True)
+            for source, (_, (dtype, sizes)) in zip(sources, given_tensors(outputs), strict=True)
         ]
 
     def elementwise(
@@ -104,9 +104,7 @@ class Builder(Assembly):
         """Adds a node whose inputs broadcast to its output."""
         sizes = np.broadcast_shapes(*(view.sizes for view in inputs))
         tensors = [(member.field, member.tensor_kind.is_input) for member in operator.members() if member.tensor_kind]
-        fields, (output, *_) = (
-            [field for field, is_input in tensors if is_input is wanted] for wanted in (True, False)
-        )
+        fields, (output, *_) = ([field for field, is_input in tensors if is_input is side] for side in (True, False))
         read = {key: view.broadcast(sizes) for key, view in zip(fields, inputs, strict=False)}
         result = inputs[-1].dtype if dtype is None else dtype, sizes
         return self.add(operator, read, {output: result}, suffix, **attributes)[0]

@@ -155,7 +155,7 @@ class OperatorCall:
         shift = 0 if first is None else rank - len(first.sizes)
         if self.name in ("FOLD", "UNFOLD"):  # their tensors have different ranks
             rank, shift = 1, 0
-        lengthened: dict[str, Any] = {
+        operands: dict[str, Any] = {
             field: mapped_tensor(lambda view: self.builder.reshape(view, with_leading_ones(view.sizes, rank)), tensor)
             for field, tensor in inputs.items()
         }
@@ -163,7 +163,7 @@ class OperatorCall:
             field: mapped_tensor(lambda output: (output[0], with_leading_ones(output[1], rank)), tensor)
             for field, tensor in outputs.items()
         }
-        views = self.builder.add(self.operator, lengthened, longer, **self.attributes(shift, first))
+        views = self.builder.add(self.operator, operands, longer, **self.attributes(shift, first))
         return [self.builder.reshape(view, sizes) for view, (_, sizes) in zip(views, self.outputs, strict=True)]
 
     def spatial(self) -> list[View]:
@@ -173,22 +173,22 @@ class OperatorCall:
         spatial_rank = len(first.sizes)
         rank = max(4, spatial_rank)
         more = (1,) * (rank - spatial_rank)
-        lengthened: dict[str, Any] = {}
+        operands: dict[str, Any] = {}
         for field, view in inputs.items():
             if view is None:
-                lengthened[field] = None
+                operands[field] = None
             elif field in _IMAGES:
-                lengthened[field] = self.builder.reshape(view, view.sizes + more)
+                operands[field] = self.builder.reshape(view, view.sizes + more)
             else:
                 count = math.prod(view.sizes)
                 sizes = (1, count, *(1,) * (rank - 2)) if count > 1 or field == "bias" else (1,) * rank
-                lengthened[field] = self.builder.reshape(view, sizes)
+                operands[field] = self.builder.reshape(view, sizes)
         longer = {field: (dtype, sizes + more) for field, (dtype, sizes) in outputs.items()}
         attributes = self.attributes(0, first)
         for field, fill in _NO_SPACE.items():
             if field in attributes:
                 attributes[field] = (*attributes[field], *(fill for _ in more))
-        views = self.builder.add(self.operator, lengthened, longer, **attributes)
+        views = self.builder.add(self.operator, operands, longer, **attributes)
         return [self.builder.reshape(view, sizes) for view, (_, sizes) in zip(views, self.outputs, strict=True)]
 
     def _product(self) -> View:
@@ -216,8 +216,8 @@ class OperatorCall:
         if field in ("axis", "axes") and first is not None:
             rank = len(first.sizes)
             axes = (value,) if isinstance(value, int) else value
-            shifted = tuple(sorted(axis % rank + shift for axis in axes))
-            return shifted[0] if isinstance(value, int) else shifted
+            new_axes = tuple(sorted(axis % rank + shift for axis in axes))
+            return new_axes[0] if isinstance(value, int) else new_axes
         if isinstance(member.kind, Array) and isinstance(value, View):
             return [element.item() for element in self.builder.value(value).ravel()]
         if isinstance(member.kind, Array) and isinstance(value, int | float) and first is not None:
@@ -290,8 +290,8 @@ def _attention_call(call: OperatorCall) -> list[View]:
     for field, is_spread in (("mask", is_boolean), ("relative_position_bias", True)):
         view = call.arrays[field]
         if view is not None and is_spread:
-            typed = call.builder.cast(view, np.int32) if field == "mask" else view
-            call.arrays[field] = typed.broadcast((batch, heads, queries, view.sizes[-1]))
+            mask = call.builder.cast(view, np.int32) if field == "mask" else view
+            call.arrays[field] = mask.broadcast((batch, heads, queries, view.sizes[-1]))
     return call.of_one_rank()
 
 

@@ -30,11 +30,13 @@ class Converter(Builder):
 
     calls: Mapping[str, RecordedCall]
 
-    def convert(self, place: Path, closed: Any, calls: Sequence[RecordedCall], views: Sequence[View]) -> list[View]:
+    def convert(
+        self, place: Path, closed_jaxpr: Any, calls: Sequence[RecordedCall], views: Sequence[View]
+    ) -> list[View]:
         """Adds the nodes of a program that reads these views; names them after the second part of its place."""
         self.place, self.name = place, str(place[1])
         self.calls = {call.label: call for call in calls}
-        return self._evaluate(closed.jaxpr, closed.consts, views)
+        return self._evaluate(closed_jaxpr.jaxpr, closed_jaxpr.consts, views)
 
     def _evaluate(self, jaxpr: Any, constants: Sequence[Any], views: Sequence[View]) -> list[View]:
         known: dict[Any, View] = dict(zip(jaxpr.invars, views, strict=True))
@@ -117,15 +119,15 @@ class Converter(Builder):
         """Computes all branches and selects one, because DirectML has no branches."""
         which, *read = views
         branches = [self._evaluate(branch.jaxpr, branch.consts, read) for branch in equation.params["branches"]]
-        chosen, *others = branches
+        selection, *others = branches
         for i, results in enumerate(others, 1):
             index = self.local_constant(i, which.dtype)
             is_later = self.elementwise(directml.ElementWiseLogicalGreaterThanOrEqualDesc, which, index, dtype=bool)
-            pairs = zip(results, chosen, strict=True)
-            chosen = [
+            pairs = zip(results, selection, strict=True)
+            selection = [
                 self.elementwise(directml.ElementWiseIfDesc, is_later, later, earlier) for later, earlier in pairs
             ]
-        return chosen
+        return selection
 
     def _unroll(self, equation: Any, views: Sequence[View]) -> list[View]:
         """Unrolls a loop, because DirectML has no loops."""
@@ -134,13 +136,13 @@ class Converter(Builder):
         if not 0 < length <= MAX_ROUNDS:
             raise NoOperator(f"must be a loop of 1 to {MAX_ROUNDS} rounds", length)
         constants_of_loop, state, rows = views[:constants], [*views[constants:][:carries]], views[constants + carries :]
-        made: dict[int, list[View]] = {}
+        outputs: dict[int, list[View]] = {}
         for i in range(length)[:: -1 if params["reverse"] else 1]:
             results = self._evaluate(
                 body.jaxpr, body.consts, [*constants_of_loop, *state, *(self.row(view, i) for view in rows)]
             )
-            state, made[i] = results[:carries], results[carries:]
-        return [*state, *(self.stack(rows, 0) for rows in zip(*(made[i] for i in range(length)), strict=True))]
+            state, outputs[i] = results[:carries], results[carries:]
+        return [*state, *(self.stack(rows, 0) for rows in zip(*(outputs[i] for i in range(length)), strict=True))]
 
     def _is_evaluated(self, equation: Any, views: Sequence[View]) -> bool:
         """Whether the results depend only on constants and are small enough to become constants."""
@@ -171,11 +173,11 @@ def _inner(equation: Any) -> Any:
     return next((equation.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in equation.params), None)
 
 
-def _view_as(view: View, wanted: Any) -> View:
+def _view_as(view: View, aval: Any) -> View:
     """Views a result in the equation's type: booleans are stored as bytes, and integers may differ in signedness."""
-    if view.sizes != wanted.shape or view.dtype.itemsize != wanted.dtype.itemsize:
-        raise NoOperator(f"must have the type and shape of {wanted}", f"{view.dtype.name} {join_sizes(view.sizes)}")
-    return replace(view, dtype=np.dtype(wanted.dtype), is_weak=wanted.weak_type)
+    if view.sizes != aval.shape or view.dtype.itemsize != aval.dtype.itemsize:
+        raise NoOperator(f"must have the type and shape of {aval}", f"{view.dtype.name} {join_sizes(view.sizes)}")
+    return replace(view, dtype=np.dtype(aval.dtype), is_weak=aval.weak_type)
 
 
 def _find_needed(jaxpr: Any) -> list[Any]:

@@ -20,7 +20,7 @@ MOVES = {"reshape", "squeeze", "transpose", "broadcast_in_dim", "expand_dims", "
 PRIMITIVES: dict[str, Callable[..., Any]] = {}
 
 
-def _of(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _converts(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Registers the function that converts the equations of these primitives."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -30,27 +30,27 @@ def _of(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return register
 
 
-@_of("reshape", "squeeze", "expand_dims")
+@_converts("reshape", "squeeze", "expand_dims")
 def _reshape(builder: Builder, params: Any, outputs: Sequence[Output], x: View, *_: Any) -> View:
     return builder.reshape(x, outputs[0][1])
 
 
-@_of("transpose")
+@_converts("transpose")
 def _transpose(builder: Builder, params: Any, outputs: Any, x: View) -> View:
     return x.transpose(params["permutation"])
 
 
-@_of("broadcast_in_dim")
+@_converts("broadcast_in_dim")
 def _broadcast_in_dim(builder: Builder, params: Any, outputs: Sequence[Output], x: View, *_: Any) -> View:
     return x.place(outputs[0][1], params["broadcast_dimensions"])
 
 
-@_of("copy", "stop_gradient", "sharding_constraint", "optimization_barrier")
+@_converts("copy", "stop_gradient", "sharding_constraint", "optimization_barrier")
 def _same(builder: Builder, params: Any, outputs: Any, *views: View) -> list[View]:
     return [*views]
 
 
-@_of("bitcast_convert_type")
+@_converts("bitcast_convert_type")
 def _bitcast(builder: Builder, params: Any, outputs: Sequence[Output], x: View) -> View:
     """Reads the same bytes in another type, which an edge allows."""
     dtype, sizes = outputs[0]
@@ -60,7 +60,7 @@ def _bitcast(builder: Builder, params: Any, outputs: Sequence[Output], x: View) 
     return replace(packed, dtype=np.dtype(dtype), sizes=sizes, strides=packed_strides(sizes))
 
 
-@_of("convert_element_type")
+@_converts("convert_element_type")
 def _convert(builder: Builder, params: Any, outputs: Sequence[Output], x: View, *_: Any) -> View:
     return builder.cast(x, outputs[0][0])
 
@@ -92,8 +92,8 @@ def _elementwise(operator: type[Operator], bits: type[Operator] | None = None) -
     """Converts an operation to `operator`, or to `bits`, if any, unless the operands are boolean."""
 
     def convert(builder: Builder, params: Any, outputs: Sequence[Output], *views: View) -> View:
-        chosen = operator if bits is None or views[0].dtype == bool else bits
-        return builder.elementwise(chosen, *views, dtype=outputs[0][0])
+        desc = operator if bits is None or views[0].dtype == bool else bits
+        return builder.elementwise(desc, *views, dtype=outputs[0][0])
 
     return convert
 
@@ -103,19 +103,19 @@ def _element_wise(name: str) -> type[Operator]:
 
 
 for _name, _operator in (dict(zip(_SAME_NAME, _SAME_NAME, strict=True)) | _OTHER_NAMES).items():
-    _of(_name)(_elementwise(_element_wise(_operator)))
+    _converts(_name)(_elementwise(_element_wise(_operator)))
 for _name in ("and", "not", "or", "xor"):
-    _of(_name)(_elementwise(_element_wise(f"LOGICAL_{_name}"), _element_wise(f"BIT_{_name}")))
-_of("logistic")(_elementwise(directml.ActivationSigmoidDesc))
-_of("tanh")(_elementwise(directml.ActivationTanhDesc))
+    _converts(_name)(_elementwise(_element_wise(f"LOGICAL_{_name}"), _element_wise(f"BIT_{_name}")))
+_converts("logistic")(_elementwise(directml.ActivationSigmoidDesc))
+_converts("tanh")(_elementwise(directml.ActivationTanhDesc))
 
 
-@_of("ne")
+@_converts("ne")
 def _ne(builder: Builder, params: Any, outputs: Any, a: View, b: View) -> View:
     return builder.logical_not(builder.elementwise(directml.ElementWiseLogicalEqualsDesc, a, b, dtype=bool))
 
 
-@_of("shift_right_arithmetic")
+@_converts("shift_right_arithmetic")
 def _shift_right_arithmetic(builder: Builder, params: Any, outputs: Any, x: View, count: View) -> View:
     """Inverts the bits of negative numbers before and after the shift, because DirectML shifts in zeros."""
     unsigned = np.dtype(f"uint{x.dtype.itemsize * 8}")
@@ -123,34 +123,34 @@ def _shift_right_arithmetic(builder: Builder, params: Any, outputs: Any, x: View
     is_negative = builder.elementwise(directml.ElementWiseLogicalLessThanDesc, x, builder.zero(x), dtype=bool)
     zero, ones = (builder.local_constant(number, unsigned) for number in (0, np.iinfo(unsigned).max))
     signs = builder.elementwise(directml.ElementWiseIfDesc, is_negative, ones, zero)
-    inverted = builder.elementwise(directml.ElementWiseBitXorDesc, bits, signs)
-    shifted = builder.elementwise(directml.ElementWiseBitShiftRightDesc, inverted, replace(count, dtype=unsigned))
-    return replace(builder.elementwise(directml.ElementWiseBitXorDesc, shifted, signs), dtype=x.dtype)
+    magnitudes = builder.elementwise(directml.ElementWiseBitXorDesc, bits, signs)
+    quotients = builder.elementwise(directml.ElementWiseBitShiftRightDesc, magnitudes, replace(count, dtype=unsigned))
+    return replace(builder.elementwise(directml.ElementWiseBitXorDesc, quotients, signs), dtype=x.dtype)
 
 
-@_of("square")
+@_converts("square")
 def _square(builder: Builder, params: Any, outputs: Any, x: View) -> View:
     return builder.elementwise(directml.ElementWiseMultiplyDesc, x, x)
 
 
-@_of("integer_pow")
+@_converts("integer_pow")
 def _integer_pow(builder: Builder, params: Any, outputs: Any, x: View) -> View:
     return builder.elementwise(directml.ElementWiseConstantPowDesc, x, exponent=params["y"])
 
 
-@_of("rsqrt")
+@_converts("rsqrt")
 def _rsqrt(builder: Builder, params: Any, outputs: Any, x: View) -> View:
     return builder.elementwise(directml.ElementWiseRecipDesc, builder.elementwise(directml.ElementWiseSqrtDesc, x))
 
 
-@_of("round")
+@_converts("round")
 def _round(builder: Builder, params: Any, outputs: Any, x: View) -> View:
     is_even = params["rounding_method"] is lax.RoundingMethod.TO_NEAREST_EVEN
     mode = directml.RoundingMode.HALVES_TO_NEAREST_EVEN if is_even else directml.RoundingMode.TOWARD_INFINITY
     return builder.elementwise(directml.ElementWiseRoundDesc, x, rounding_mode=mode)
 
 
-@_of("is_finite")
+@_converts("is_finite")
 def _is_finite(builder: Builder, params: Any, outputs: Any, x: View) -> View:
     mode = directml.IsInfinityMode.EITHER
     infinite = builder.elementwise(directml.ElementWiseIsInfinityDesc, x, dtype=bool, infinity_mode=mode)
@@ -158,14 +158,14 @@ def _is_finite(builder: Builder, params: Any, outputs: Any, x: View) -> View:
     return builder.logical_not(builder.elementwise(directml.ElementWiseLogicalOrDesc, infinite, nan, dtype=bool))
 
 
-@_of("clamp")
+@_converts("clamp")
 def _clamp(builder: Builder, params: Any, outputs: Any, low: View, x: View, high: View) -> View:
     return builder.elementwise(
         directml.ElementWiseMinDesc, builder.elementwise(directml.ElementWiseMaxDesc, x, low), high
     )
 
 
-@_of("select_n")
+@_converts("select_n")
 def _select(builder: Builder, params: Any, outputs: Any, which: View, *cases: View) -> View:
     if which.dtype != bool:
         raise NoOperator("must choose between two values by a boolean", f"{len(cases)} by {which.dtype}")
@@ -193,7 +193,7 @@ for _name, _function in (
     ("reduce_prod", directml.ReduceFunction.MULTIPLY),
     ("reduce_sum", directml.ReduceFunction.SUM),
 ):
-    _of(_name)(_reduction(_function))
+    _converts(_name)(_reduction(_function))
 
 
 def _running(operator: type[Operator], exclusive: str) -> Callable[..., Any]:
@@ -205,21 +205,21 @@ def _running(operator: type[Operator], exclusive: str) -> Callable[..., Any]:
     return convert
 
 
-_of("cumsum")(_running(directml.CumulativeSummationDesc, "has_exclusive_sum"))
-_of("cumprod")(_running(directml.CumulativeProductDesc, "has_exclusive_product"))
+_converts("cumsum")(_running(directml.CumulativeSummationDesc, "has_exclusive_sum"))
+_converts("cumprod")(_running(directml.CumulativeProductDesc, "has_exclusive_product"))
 
 
-@_of("concatenate")
+@_converts("concatenate")
 def _concatenate(builder: Builder, params: Any, outputs: Any, *views: View) -> View:
     return builder.add(directml.JoinDesc, {"inputs": [*views]}, {"output": outputs[0]}, axis=params["dimension"])[0]
 
 
-@_of("stack")
+@_converts("stack")
 def _stack(builder: Builder, params: Any, outputs: Any, *views: View) -> View:
     return builder.stack(views, params["axis"])
 
 
-@_of("split")
+@_converts("split")
 def _split(builder: Builder, params: Any, outputs: Any, x: View) -> list[View]:
     return builder.add(directml.SplitDesc, {"input": x}, {"outputs": outputs}, axis=params["axis"])
 
@@ -235,7 +235,7 @@ def _add_slice(
     return builder.add(directml.Slice1Desc, {"input": x}, {"output": output}, **members)[0]
 
 
-@_of("slice")
+@_converts("slice")
 def _slice(builder: Builder, params: Any, outputs: Any, x: View) -> View:
     starts, strides = params["start_indices"], params["strides"] or (1,) * len(x.sizes)
     sizes = [limit - start for start, limit in zip(starts, params["limit_indices"], strict=True)]
@@ -244,7 +244,7 @@ def _slice(builder: Builder, params: Any, outputs: Any, x: View) -> View:
     return _add_slice(builder, x, starts, sizes, strides, outputs[0])
 
 
-@_of("dynamic_slice")
+@_converts("dynamic_slice")
 def _dynamic_slice(builder: Builder, params: Any, outputs: Any, x: View, *starts: View) -> View:
     sizes = params["slice_sizes"]
     known = [int(builder.number("start", start)) for start in starts]
@@ -254,13 +254,13 @@ def _dynamic_slice(builder: Builder, params: Any, outputs: Any, x: View, *starts
     )
 
 
-@_of("rev")
+@_converts("rev")
 def _reverse(builder: Builder, params: Any, outputs: Any, x: View) -> View:
     strides = [-1 if i in params["dimensions"] else 1 for i in range(len(x.sizes))]
     return _add_slice(builder, x, [0] * len(x.sizes), x.sizes, strides, outputs[0])
 
 
-@_of("pad")
+@_converts("pad")
 def _pad(builder: Builder, params: Any, outputs: Any, x: View, value: View) -> View:
     if any(inner for _, _, inner in params["padding_config"]):
         raise NoOperator("must not have padding between elements", params["padding_config"])
@@ -295,7 +295,7 @@ def pad(
     return builder.add(operator, {"input": x}, output, start_padding=start, end_padding=end, **attributes)[0]
 
 
-@_of("iota")
+@_converts("iota")
 def _iota(builder: Builder, params: Any, outputs: Sequence[Output]) -> View:
     dtype, sizes = outputs[0]
     axis = params["dimension"]
@@ -304,20 +304,20 @@ def _iota(builder: Builder, params: Any, outputs: Sequence[Output]) -> View:
     return row.place(sizes, [axis])
 
 
-@_of("gather")
+@_converts("gather")
 def _gather(builder: Builder, params: Any, outputs: Sequence[Output], x: View, indices: View) -> View:
     """Gathers whole slices: the operand becomes {batch, indexed..., window}, and the result {batch, tuples, window}."""
     numbers, slices, mode = params["dimension_numbers"], params["slice_sizes"], params["mode"]
-    indexed, batched = numbers.start_index_map, numbers.operand_batching_dims
-    windows = [i for i in range(len(x.sizes)) if i not in (*indexed, *batched)]
-    if any(slices[i] != 1 for i in indexed) or any(slices[i] != x.sizes[i] for i in windows):
+    indexed_axes, batch_axes = numbers.start_index_map, numbers.operand_batching_dims
+    windows = [i for i in range(len(x.sizes)) if i not in (*indexed_axes, *batch_axes)]
+    if any(slices[i] != 1 for i in indexed_axes) or any(slices[i] != x.sizes[i] for i in windows):
         raise NoOperator("must gather single elements or whole slices", join_sizes(slices))
-    batch, window = (math.prod(x.sizes[i] for i in axes) for axes in (batched, windows))
-    indexed_sizes = [x.sizes[i] for i in indexed]
-    operand = builder.reshape(x.transpose([*batched, *indexed, *windows]), (batch, *indexed_sizes, window))
+    batch, window = (math.prod(x.sizes[i] for i in axes) for axes in (batch_axes, windows))
+    indexed_sizes = [x.sizes[i] for i in indexed_axes]
+    operand = builder.reshape(x.transpose([*batch_axes, *indexed_axes, *windows]), (batch, *indexed_sizes, window))
     rows = _batch_first(len(indices.sizes) - 1, numbers.start_indices_batching_dims)
     count = math.prod(indices.sizes[i] for i in rows) // batch
-    tuples = builder.reshape(indices.transpose([*rows, len(rows)]), (batch, count, len(indexed)))
+    tuples = builder.reshape(indices.transpose([*rows, len(rows)]), (batch, count, len(indexed_axes)))
     inside = tuples if mode == lax.GatherScatterMode.PROMISE_IN_BOUNDS else _add_clamp(builder, tuples, indexed_sizes)
     rank = len(operand.sizes)
     (result,) = builder.add(
@@ -335,7 +335,7 @@ def _gather(builder: Builder, params: Any, outputs: Sequence[Output], x: View, i
         missing = builder.local_constant(_fill_value(x.dtype) if fill is None else fill, x.dtype)
         result = builder.elementwise(directml.ElementWiseIfDesc, is_inside, result, missing)
     # Place the dimensions kept from the operand at `offset_dims`, and the others in the remaining places in order.
-    dims = [i for i in range(len(x.sizes)) if i not in (*numbers.collapsed_slice_dims, *batched)]
+    dims = [i for i in range(len(x.sizes)) if i not in (*numbers.collapsed_slice_dims, *batch_axes)]
     window_dims = [i for i in dims if i in windows]
     order = [*rows, *(len(rows) + window_dims.index(i) for i in window_dims)]
     laid = builder.reshape(result, [*(indices.sizes[i] for i in rows), *(x.sizes[i] for i in window_dims)])
@@ -345,8 +345,8 @@ def _gather(builder: Builder, params: Any, outputs: Sequence[Output], x: View, i
     return natural.place(outputs[0][1], places)
 
 
-def _batch_first(rank: int, batched: Sequence[int]) -> list[int]:
-    return [*batched, *(i for i in range(rank) if i not in batched)]
+def _batch_first(rank: int, batch_axes: Sequence[int]) -> list[int]:
+    return [*batch_axes, *(i for i in range(rank) if i not in batch_axes)]
 
 
 def _add_clamp(builder: Builder, tuples: View, sizes: Sequence[int]) -> View:
@@ -359,8 +359,8 @@ def _add_clamp(builder: Builder, tuples: View, sizes: Sequence[int]) -> View:
         for bound in (0 * most, most)
     )
     low, high = bounds
-    raised = builder.elementwise(directml.ElementWiseMaxDesc, tuples, low)
-    return builder.elementwise(directml.ElementWiseMinDesc, raised, high)
+    bounded = builder.elementwise(directml.ElementWiseMaxDesc, tuples, low)
+    return builder.elementwise(directml.ElementWiseMinDesc, bounded, high)
 
 
 def _are_equal(builder: Builder, a: View, b: View) -> View:
@@ -389,29 +389,29 @@ def _scatter(
 
     def convert(builder: Builder, params: Any, outputs: Any, x: View, indices: View, updates: View) -> View:
         numbers = params["dimension_numbers"]
-        scattered, batched = numbers.scatter_dims_to_operand_dims, numbers.operand_batching_dims
-        windows = [i for i in range(len(x.sizes)) if i not in (*scattered, *batched)]
+        scattered_axes, batch_axes = numbers.scatter_dims_to_operand_dims, numbers.operand_batching_dims
+        windows = [i for i in range(len(x.sizes)) if i not in (*scattered_axes, *batch_axes)]
         window_sizes = tuple(x.sizes[i] for i in windows)
         sizes_of_updates = tuple(updates.sizes[i] for i in numbers.update_window_dims)
-        if {*numbers.inserted_window_dims} != {*scattered} or sizes_of_updates != window_sizes:
+        if {*numbers.inserted_window_dims} != {*scattered_axes} or sizes_of_updates != window_sizes:
             raise NoOperator("must scatter whole slices", join_sizes(sizes_of_updates))
-        order = [*batched, *scattered, *windows]
-        batch, places, window = (math.prod(x.sizes[i] for i in axes) for axes in (batched, scattered, windows))
+        order = [*batch_axes, *scattered_axes, *windows]
+        batch, places, window = (math.prod(x.sizes[i] for i in axes) for axes in (batch_axes, scattered_axes, windows))
         outer = [i for i in range(len(updates.sizes)) if i not in numbers.update_window_dims]
         rows = _batch_first(len(outer), numbers.scatter_indices_batching_dims)
-        transposed = updates.transpose([*(outer[i] for i in rows), *numbers.update_window_dims])
+        blocks = updates.transpose([*(outer[i] for i in rows), *numbers.update_window_dims])
         count = math.prod(indices.sizes[i] for i in rows) // batch
-        coordinates = builder.reshape(indices.transpose([*rows, len(rows)]), (batch, count, len(scattered)))
-        chosen = builder.elementwise(
+        coordinates = builder.reshape(indices.transpose([*rows, len(rows)]), (batch, count, len(scattered_axes)))
+        summands = builder.elementwise(
             directml.ElementWiseIfDesc,
-            _is_at(builder, coordinates, [x.sizes[i] for i in scattered]),
-            builder.reshape(transposed, (batch, count, 1, window)),
+            _is_at(builder, coordinates, [x.sizes[i] for i in scattered_axes]),
+            builder.reshape(blocks, (batch, count, 1, window)),
             builder.local_constant(neutral(x.dtype), x.dtype),
         )
         output = {"output": (x.dtype, (batch, 1, places, window))}
-        (reduced,) = builder.add(directml.ReduceDesc, {"input": chosen}, output, function=function, axes=[1])
+        (totals,) = builder.add(directml.ReduceDesc, {"input": summands}, output, function=function, axes=[1])
         sizes = [x.sizes[i] for i in order]
-        result = builder.elementwise(combination, x.transpose(order), builder.reshape(reduced, sizes))
+        result = builder.elementwise(combination, x.transpose(order), builder.reshape(totals, sizes))
         return result.transpose([order.index(i) for i in range(len(order))])
 
     return convert
@@ -438,10 +438,10 @@ for _name, _function, _combination, _neutral in (
     ("max", directml.ReduceFunction.MAX, directml.ElementWiseMaxDesc, _lowest),
     ("min", directml.ReduceFunction.MIN, directml.ElementWiseMinDesc, _highest),
 ):
-    _of(f"scatter-{_name}")(_scatter(_function, _combination, _neutral))
+    _converts(f"scatter-{_name}")(_scatter(_function, _combination, _neutral))
 
 
-@_of("dot_general")
+@_converts("dot_general")
 def _dot_general(builder: Builder, params: Any, outputs: Sequence[Output], a: View, b: View) -> View:
     (a_summed, b_summed), (a_batch, b_batch) = params["dimension_numbers"]
     a_rest = [i for i in range(len(a.sizes)) if i not in (*a_summed, *a_batch)]

@@ -270,8 +270,8 @@ def _scores(products: Array, arrays: Arrays) -> Array:
     is_seen = functools.reduce(jnp.logical_and, conditions)
     if "fill" in arrays:
         return jnp.where(is_seen, scores, arrays["fill"])
-    added = arrays["added"]
-    return scores + jnp.where(is_seen, jnp.zeros_like(added), added)
+    amount = arrays["added"]
+    return scores + jnp.where(is_seen, jnp.zeros_like(amount), amount)
 
 
 # Blocks of queries
@@ -350,8 +350,8 @@ def _blocks_of(x: Array, axis: int, size: int) -> Array:
     axis %= x.ndim
     count = -(-x.shape[axis] // size)
     filling = [(0, count * size - x.shape[axis] if i == axis else 0) for i in range(x.ndim)]
-    filled = jnp.pad(x, filling, mode="edge")
-    return jnp.moveaxis(filled.reshape(replace_at(x.shape, axis, count, size)), axis, 0)
+    whole = jnp.pad(x, filling, mode="edge")
+    return jnp.moveaxis(whole.reshape(replace_at(x.shape, axis, count, size)), axis, 0)
 
 
 # Sums over some of the keys, which add up to the attention to all
@@ -366,8 +366,8 @@ class _Sums(NamedTuple):
 
     def plus(self, other: "_Sums") -> "_Sums":
         highest = jnp.maximum(self.highest, other.highest)
-        mine, others = (jnp.exp(sums.highest - _finite(highest)) for sums in (self, other))
-        return _Sums(highest, *(a * mine + b * others for a, b in zip(self[1:], other[1:], strict=True)))
+        share, other_share = (jnp.exp(sums.highest - _finite(highest)) for sums in (self, other))
+        return _Sums(highest, *(a * share + b * other_share for a, b in zip(self[1:], other[1:], strict=True)))
 
 
 def _sums_of_block(precision: Any, arrays: Arrays) -> _Sums:
@@ -424,20 +424,20 @@ class _Ring(NamedTuple):
     chip: str | None = None  # whose kernel computes the sums
     in_rows: tuple[str, ...] = ()  # as in `fused_attention.AttentionSpec`
 
-    def walk(self, step: Callable[[S, Array, R], tuple[S, R]], state: S, passed: R) -> tuple[S, R]:
-        """Calls `step` for each device of the ring, with the state, the device's index, and what that device passed on.
+    def walk(self, step: Callable[[S, Array, R], tuple[S, R]], state: S, message: R) -> tuple[S, R]:
+        """Calls `step` for each device of the ring, with the state, the device's index, and that device's message.
 
-        `step` returns the next state and what to pass on. At the end, each device has what it began with.
+        `step` returns the next state and message. At the end, each device has the message that it began with.
         """
         count, device = lax.axis_size(self.axis_name), lax.axis_index(self.axis_name)
         onward = [(index, (index + 1) % count) for index in range(count)]
 
-        def pass_on(index: Array, carried: tuple[S, R]) -> tuple[S, R]:
-            state, passed = carried
-            state, passed = step(state, (device - index) % count, passed)
-            return state, lax.ppermute(passed, self.axis_name, onward)
+        def pass_on(index: Array, carry: tuple[S, R]) -> tuple[S, R]:
+            state, message = carry
+            state, message = step(state, (device - index) % count, message)
+            return state, lax.ppermute(message, self.axis_name, onward)
 
-        return cast(tuple[S, R], lax.fori_loop(0, count, pass_on, (state, passed)))
+        return cast(tuple[S, R], lax.fori_loop(0, count, pass_on, (state, message)))
 
     def sums(self, arrays: Arrays, device: Array) -> _Sums:
         """Sums over the keys in `arrays`, which come from `device`."""
@@ -493,7 +493,7 @@ def _among_devices(
         chip: partial(_in_ring, elsewhere._replace(chip=chip, in_rows=in_rows)) for chip in chips
     }
     # Each device gets its own blocks, even of an array that all of them share.
-    floats, others = _apart(vary_alike(arrays, lax.axis_index(axis_name)))
+    floats, others = _split_floats(vary_alike(arrays, lax.axis_index(axis_name)))
     by_platform = {"cpu": partial(_in_ring, on_cpu), "default": partial(_in_ring, elsewhere)} | kernels
     result: Array = choose(floats, others, **by_platform)
     return result
@@ -507,11 +507,11 @@ def _in_ring(ring: _Ring, floats: Arrays, others: Arrays) -> Array:
 def _forward(ring: _Ring, floats: Arrays, others: Arrays) -> tuple[Array, Any]:
     arrays = floats | others
 
-    def step(sums: _Sums, device: Array, passed: Arrays) -> tuple[_Sums, Arrays]:
-        return sums.plus(ring.sums(arrays | passed, device)), passed
+    def step(sums: _Sums, device: Array, block: Arrays) -> tuple[_Sums, Arrays]:
+        return sums.plus(ring.sums(arrays | block, device)), block
 
-    passed = {name: arrays[name] for name in _PASSED}
-    sums, _ = ring.walk(step, _no_sums(arrays), passed)
+    block = {name: arrays[name] for name in _PASSED}
+    sums, _ = ring.walk(step, _no_sums(arrays), block)
     result = sums.total / sums.weight
     return result, (floats, others, sums, result)
 
@@ -520,22 +520,22 @@ def _backward(ring: _Ring, residuals: Any, grad: Array) -> tuple[Arrays, None]:
     floats, others, sums, result = residuals
     at_home = {name: x for name, x in floats.items() if name not in _PASSED}
 
-    def step(state: Arrays, device: Array, passed: Any) -> tuple[Arrays, Any]:
-        block, summed = passed
+    def step(state: Arrays, device: Array, message: Any) -> tuple[Arrays, Any]:
+        block, grads = message
         more = ring.grads(at_home | block, others, device, sums, result, grad)
-        added = {name: x + more[name].astype(x.dtype) for name, x in (state | summed).items()}
-        return {name: added[name] for name in state}, (block, {name: added[name] for name in summed})
+        totals = {name: x + more[name].astype(x.dtype) for name, x in (state | grads).items()}
+        return {name: totals[name] for name in state}, (block, {name: totals[name] for name in grads})
 
     wide = {name: jnp.zeros_like(x, widened(x.dtype)) for name, x in floats.items()}
-    block, summed = ({name: tree[name] for name in _PASSED} for tree in (floats, wide))
-    state, (_, summed) = ring.walk(step, {name: wide[name] for name in at_home}, (block, summed))
-    return {name: x.astype(floats[name].dtype) for name, x in (state | summed).items()}, None
+    block, grads = ({name: tree[name] for name in _PASSED} for tree in (floats, wide))
+    state, (_, grads) = ring.walk(step, {name: wide[name] for name in at_home}, (block, grads))
+    return {name: x.astype(floats[name].dtype) for name, x in (state | grads).items()}, None
 
 
 _in_ring.defvjp(_forward, _backward)
 
 
-def _apart(arrays: Arrays) -> tuple[Arrays, Arrays]:
+def _split_floats(arrays: Arrays) -> tuple[Arrays, Arrays]:
     """Splits the arrays into those that have derivatives and the others."""
     floats = {name: x for name, x in arrays.items() if jnp.issubdtype(x.dtype, jnp.inexact)}
     return floats, {name: x for name, x in arrays.items() if name not in floats}

@@ -225,10 +225,10 @@ def _batch(primitive: Primitive, arrays: Sequence[Any], axes: Sequence[int | Non
     count = next(x.shape[axis] for x, axis in zip(arrays, axes, strict=True) if axis is not None)
     place = spec.names.index("query")
     batch = arrays[place].shape[0 if axes[place] is None else int(axes[place] == 0)]
-    apart = {name for name, axis in zip(names, axes, strict=True) if axis is not None} | {*wrt}
+    with_batch = {name for name, axis in zip(names, axes, strict=True) if axis is not None} | {*wrt}
 
     def together(name: str, x: Any, axis: int | None) -> Any:
-        if name in _SHARED and name not in apart and x.shape[0] == 1:
+        if name in _SHARED and name not in with_batch and x.shape[0] == 1:
             return x
         x = jnp.broadcast_to(x, (count, *x.shape)) if axis is None else jnp.moveaxis(x, axis, 0)
         x = jnp.broadcast_to(x, (count, batch, *x.shape[2:]))

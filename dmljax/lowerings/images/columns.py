@@ -104,5 +104,5 @@ def _stack(input: Array, axis: int, window: Window) -> Array:
     whole = lax.pad(input, jnp.zeros((), input.dtype), beyond)
     near = _stack(whole, axis, Window(whole.shape[axis], inner, 1, dilation, 0, 0))
     far = _stack(near, axis + 1, Window(near.shape[axis + 1], outer, stride, inner * dilation, 0, 0))
-    merged = far.reshape(*far.shape[:2], outer * inner, *far.shape[4:])
-    return lax.slice_in_dim(merged, 0, size, axis=2)
+    elements = far.reshape(*far.shape[:2], outer * inner, *far.shape[4:])
+    return lax.slice_in_dim(elements, 0, size, axis=2)

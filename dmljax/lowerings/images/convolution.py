@@ -76,8 +76,8 @@ def _convolve_backward(image: Array, filter: Array, spec: ConvSpec, sums: Any, *
     windows = []
     for window, count in zip(spec.windows, image.shape[2:], strict=True):
         before = window.extent - 1 - window.start_padding
-        dilated = (count - 1) * window.stride + 1
-        after = window.input_size + window.extent - 1 - before - dilated
+        span = (count - 1) * window.stride + 1
+        after = window.input_size + window.extent - 1 - before - span
         windows.append(Window(count, window.size, 1, window.dilation, before, after, input_dilation=window.stride))
     filter = lax.rev(_swap_channels(filter, spec.group_count), range(2, filter.ndim))
     return _convolve_by_xla(image, filter, spec._replace(windows=tuple(windows)), sums, is_on_cpu)
@@ -123,15 +123,15 @@ def _overlap(window: Window) -> _Overlap | None:
         range(0, count * window.stride, window.stride),
         range(0, window.extent, window.dilation),
     )
-    met = overlap(*all_ranges)
-    if met == all_ranges and min(start, window.end_padding) >= 0:
+    parts = overlap(*all_ranges)
+    if parts == all_ranges and min(start, window.end_padding) >= 0:
         return whole  # with padding that no window reads: a GPU's library takes only the same at both ends
-    if not all(met):
+    if not all(parts):
         return None
     of_image, of_places, of_taps = (
-        slice(first := every.index(part[0]), first + len(part)) for every, part in zip(all_ranges, met, strict=True)
+        slice(first := every.index(part[0]), first + len(part)) for every, part in zip(all_ranges, parts, strict=True)
     )
-    elements, places, taps = met
+    elements, places, taps = parts
     window = window._replace(
         input_size=len(elements),
         size=len(taps),
@@ -204,7 +204,10 @@ def _general_dilated(image: Array, filter: Array, spec: ConvSpec, sums: Any, lay
     layouts_of_directml, layouts_of_xla = (
         [order.format(space) for order in orders] for orders in (_OF_DIRECTML, layouts)
     )
-    axes = [[ours.index(axis) for axis in xla] for ours, xla in zip(layouts_of_directml, layouts_of_xla, strict=True)]
+    axes = [
+        [source.index(axis) for axis in target]
+        for source, target in zip(layouts_of_directml, layouts_of_xla, strict=True)
+    ]
     result = lax.conv_general_dilated(
         lax.transpose(image, axes[0]),
         lax.transpose(filter, axes[1]),
@@ -224,10 +227,10 @@ def _convolve_in_columns(image: Array, filter: Array, spec: ConvSpec, sums: Any)
     """Computes the product of two matrices: the filters, and all elements of each window."""
     image, filter = image.astype(sums), filter.astype(sums)
     gaps = [(0, 0, 0), (0, 0, 0), *((0, 0, window.input_dilation - 1) for window in spec.windows)]
-    dilated = lax.pad(image, jnp.zeros((), image.dtype), gaps)
-    sizes = zip(spec.windows, dilated.shape[2:], strict=True)
+    spread_image = lax.pad(image, jnp.zeros((), image.dtype), gaps)
+    sizes = zip(spec.windows, spread_image.shape[2:], strict=True)
     windows = tuple(window._replace(input_size=size, input_dilation=1) for window, size in sizes)
-    return _product_of_columns(dilated, filter, spec._replace(windows=windows))
+    return _product_of_columns(spread_image, filter, spec._replace(windows=windows))
 
 
 def _product_of_columns(image: Array, filter: Array, spec: ConvSpec) -> Array:

@@ -43,14 +43,14 @@ def _base(x: Array, alpha: Array, bias: Array, axes: tuple[int, ...], local_size
 
 def _sums_around(x: Array, axes: tuple[int, ...], local_size: int, *, is_mirrored: bool = False) -> Array:
     ends = (local_size - 1) // 2, local_size // 2
-    sums, mirrored = (partial(_sums, axes=axes, before=before, after=after) for before, after in (ends, ends[::-1]))
+    sums, adjoint = (partial(_sums, axes=axes, before=before, after=after) for before, after in (ends, ends[::-1]))
     if is_mirrored:
-        return mirrored(x)
+        return adjoint(x)
 
     def jvp(tangent: Array, _: Array) -> Array:
         # A transpose of a transpose, so that the gradient adds up neighbors: JAX's own takes 3 times as long.
-        transposed: Array = jax.linear_transpose(mirrored, tangent)(tangent)[0]
-        return transposed
+        result: Array = jax.linear_transpose(adjoint, tangent)(tangent)[0]
+        return result
 
     return with_jvps(jvp)(sums)(x)
 

@@ -11,4 +11,4 @@ R = TypeVar("R")  # an array, or a tree of arrays
 
 def counted_loop(begin: int, end: int | Array, body: Callable[[Array, R], R], carry: R) -> R:
     """`lax.fori_loop` whose `body` always gets an array: under `jax.disable_jit()`, JAX passes a Python int."""
-    return cast(R, lax.fori_loop(begin, end, lambda i, carried: body(jnp.asarray(i), carried), carry))
+    return cast(R, lax.fori_loop(begin, end, lambda i, state: body(jnp.asarray(i), state), carry))

@@ -73,8 +73,8 @@ def _reduce(parts: Parts, axis: int, window: Window, combine: Combine, *, has_lo
         if isinstance(i, int):
             return i, tuple(_element(x, axis, window, i) for x in parts)
         length = (window.blocks - 1) * window.stride + 1
-        reached = [lax.dynamic_slice_in_dim(x, i * window.dilation, length, axis) for x in parts]
-        return i, tuple(lax.slice_in_dim(x, 0, length, window.stride, axis) for x in reached)
+        spans = [lax.dynamic_slice_in_dim(x, i * window.dilation, length, axis) for x in parts]
+        return i, tuple(lax.slice_in_dim(x, 0, length, window.stride, axis) for x in spans)
 
     if window.size <= _MOST_SLICES or not has_loop:
         return combine([number(i) for i in range(window.size)])
@@ -85,14 +85,14 @@ def _reduce(parts: Parts, axis: int, window: Window, combine: Combine, *, has_lo
     return result
 
 
-def _by_xla(operands: Any, nothing: Any, combine: Callable[..., Any], windows: Windows, rank: int) -> Any:
-    """Combines each window of an array, or of several, of `rank` to an element; padding is `nothing`."""
+def _by_xla(operands: Any, init: Any, combine: Callable[..., Any], windows: Windows, rank: int) -> Any:
+    """Combines each window of an array, or of several, of `rank` to an element; padding is `init`."""
     padded_windows = [window.on_padded_input for window in windows]
     before, after = [1] * _FIRST_AXIS, [1] * (rank - _FIRST_AXIS - len(windows))
     padding = [(window.start_padding, window.end_padding) for window in windows]
     return lax.reduce_window(
         operands,
-        nothing,
+        init,
         combine,
         (*before, *(window.size for window in padded_windows), *after),
         (*before, *(min(window.stride, window.padded_size) for window in windows), *after),
@@ -228,8 +228,8 @@ def largest_with_indices(x: Array, windows: Windows, dtype: Any) -> tuple[Array,
     def by_xla(x: Array) -> tuple[Array, Array]:
         # Converting the result instead would take another kernel.
         index = positions_as(dtype, positions_along(x, tuple(range(x.ndim))))
-        nothing = _lowest(x.dtype), np.array(np.iinfo(index.dtype).max, index.dtype)
-        largest: tuple[Array, Array] = _by_xla((x, index), nothing, _first_larger, windows, x.ndim)
+        init = _lowest(x.dtype), np.array(np.iinfo(index.dtype).max, index.dtype)
+        largest: tuple[Array, Array] = _by_xla((x, index), init, _first_larger, windows, x.ndim)
         return largest
 
     def both(x: Array) -> tuple[Array, Array]:
@@ -269,9 +269,9 @@ def _derivative_at(tangent: Array, places: Places, windows: Windows) -> Array:
     The transpose of a transpose: the gradient is then what MAX_POOLING_GRAD computes, in a quarter of the time that the
     transpose of slices takes.
     """
-    wanted = jnp.zeros_like(tangent, shape=places[-1].shape)  # only its type matters
+    example = jnp.zeros_like(tangent, shape=places[-1].shape)  # only its type matters
     spread = lambda gradient: spread_elements(gradient, places, windows)  # noqa: E731
-    elements: Array = jax.linear_transpose(spread, wanted)(tangent)[0]
+    elements: Array = jax.linear_transpose(spread, example)(tangent)[0]
     return elements
 
 
@@ -307,9 +307,9 @@ def _spread(gradient: Array, axis: int, window: Window, place: Array) -> Array:
     reach = ((window.size - 1) * window.dilation) // stride + 1  # how many windows an element may belong to
     if reach > _MOST_SLICES:
         index = _index(place, axis, window)
-        taken = partial(jnp.take_along_axis, indices=index, axis=axis, mode="promise_in_bounds")
+        take = partial(jnp.take_along_axis, indices=index, axis=axis, mode="promise_in_bounds")
         whole = jnp.zeros_like(gradient, shape=replace_at(gradient.shape, axis, window.input_size))
-        spread: Array = jax.linear_transpose(taken, whole)(gradient)[0]
+        spread: Array = jax.linear_transpose(take, whole)(gradient)[0]
         return spread
     # Where `reach` windows overlap, each group of `stride` neighbors gets elements from the window that begins at it,
     # from the window before, and so on.
@@ -323,10 +323,10 @@ def _spread(gradient: Array, axis: int, window: Window, place: Array) -> Array:
 
     def part(i: int) -> Array:
         first = reach - 1 - i
-        values, wanted = (
+        values, targets = (
             jnp.expand_dims(lax.slice_in_dim(x, first, first + groups, axis=axis), axis + 1) for x in (near, of_near)
         )
-        return jnp.where(wanted == place_in_group + np.array(i * stride, dtype), values, jnp.zeros((), values.dtype))
+        return jnp.where(targets == place_in_group + np.array(i * stride, dtype), values, jnp.zeros((), values.dtype))
 
     total = reduce(lax.add, map(part, range(reach)))
     whole = total.reshape(replace_at(gradient.shape, axis, groups * stride))
@@ -343,14 +343,14 @@ def _crop(x: Array, axis: int, window: Window) -> Array:
 def _flat_indices(places: Places, shape: Sequence[int], windows: Windows) -> Array:
     """The index in the flattened image, of `shape`, for the element of each window at `places`."""
     dtype = index_dtype(("input", "size"), math.prod(shape))
-    index, apart = jnp.zeros((), dtype), 1  # neighbors along a dimension are this many elements apart
+    index, stride = jnp.zeros((), dtype), 1  # neighbors along a dimension are this many elements apart
     for axis, window, place in _stages(windows, places):
         index = _take(index, axis, window.on_padded_input, place) if index.ndim else index
         position = _index(place, axis, window.on_padded_input).astype(dtype) - np.array(window.start_padding, dtype)
-        index, apart = index + position * number(apart, dtype), apart * shape[axis]
+        index, stride = index + position * number(stride, dtype), stride * shape[axis]
     for axis in (1, 0):
         position = lax.broadcasted_iota(dtype, index.shape, axis)
-        index, apart = index + position * number(apart, dtype), apart * shape[axis]
+        index, stride = index + position * number(stride, dtype), stride * shape[axis]
     return index
 
 
@@ -367,9 +367,9 @@ def window_sums(x: Array, windows: Windows) -> Array:
 
     def jvp(tangent: Array, x: Array) -> Array:
         # A transpose of a transpose, for the same reason as in `_derivative_at`.
-        wanted = jnp.zeros_like(x, shape=pooled_sizes(x.shape, windows))
+        example = jnp.zeros_like(x, shape=pooled_sizes(x.shape, windows))
         spread = partial(_spread_slices, windows=windows, has_loop=False)  # JAX 0.8 cannot transpose it
-        total: Array = jax.linear_transpose(spread, wanted)(tangent)[0]
+        total: Array = jax.linear_transpose(spread, example)(tangent)[0]
         return total
 
     return with_jvps(jvp)(sums)(x) if x.dtype in FLOATS else sums(x)
@@ -418,9 +418,9 @@ def _spread_slices(gradient: Array, windows: Windows, *, has_loop: bool = True) 
         else:
             reach = (padded.size - 1) * padded.dilation
             config = replace_at([(0, 0, 0)] * gradient.ndim, axis, (reach, reach, padded.stride - 1))
-            apart = lax.pad(gradient, np.zeros((), gradient.dtype), config)
-            every = Window(apart.shape[axis], padded.size, 1, padded.dilation, 0, 0)
-            (whole,) = _reduce((apart,), axis, every, _sum_of_parts, has_loop=has_loop)
+            elements = lax.pad(gradient, np.zeros((), gradient.dtype), config)
+            every = Window(elements.shape[axis], padded.size, 1, padded.dilation, 0, 0)
+            (whole,) = _reduce((elements,), axis, every, _sum_of_parts, has_loop=has_loop)
         gradient = _crop(whole, axis, window)
     return gradient
 

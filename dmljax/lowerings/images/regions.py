@@ -64,8 +64,8 @@ class Neighbors(NamedTuple):
 def sample_counts(axis: Axis, extent: Array) -> Array:
     """The number of samples in an element of each region along one dimension, as floats."""
     extent = lax.stop_gradient(extent)
-    wanted = jnp.ceil(rounded_quotient(extent, jnp.full_like(extent, axis.output_size)))
-    return jnp.clip(wanted, float(max(axis.fewest, 1)), float(axis.most))
+    count = jnp.ceil(rounded_quotient(extent, jnp.full_like(extent, axis.output_size)))
+    return jnp.clip(count, float(max(axis.fewest, 1)), float(axis.most))
 
 
 class _Samples(NamedTuple):
@@ -98,13 +98,13 @@ class _Samples(NamedTuple):
         i = begin + step.astype(begin.dtype)
         position, last = self.position(i, dimension), number(self.size - 1, i.dtype)
         is_inside = (i < _laid(self.counts[:, None], i, dimension)) & (position >= -1) & (position <= last + 1)
-        clamped = jnp.clip(position, 0, last)
+        inside = jnp.clip(position, 0, last)
         if not self.axis.is_linear:
-            nearest = jnp.ceil(clamped - 0.5).astype(np.int32)  # the first of two equally near pixels
+            nearest = jnp.ceil(inside - 0.5).astype(np.int32)  # the first of two equally near pixels
             return Neighbors(nearest, nearest, None, is_inside)
         # A sample on a pixel reads it twice, as in the page's pseudo-code, which makes its derivative 0.
-        low, high = lax.stop_gradient((jnp.floor(clamped), jnp.ceil(clamped)))
-        return Neighbors(low.astype(np.int32), high.astype(np.int32), clamped - low, is_inside)
+        low, high = lax.stop_gradient((jnp.floor(inside), jnp.ceil(inside)))
+        return Neighbors(low.astype(np.int32), high.astype(np.int32), inside - low, is_inside)
 
 
 def _laid(x: Array, like: Array, dimension: int) -> Array:
@@ -333,8 +333,8 @@ def _with_adjoint(forward: Callable[[Array], Array], adjoint: Callable[[Array], 
     below = jnp.zeros((math.prod(shape[:-1]), *channels), x.dtype)
     both = jnp.concatenate([above, below])
     # The matrix is never read, because it does not depend on the differentiated values.
-    solved = lax.custom_linear_solve(lambda both: both, both, solve, solve_transposed, symmetric=True)
-    return cast(Array, solved[count:].reshape(shape))
+    solution = lax.custom_linear_solve(lambda both: both, both, solve, solve_transposed, symmetric=True)
+    return cast(Array, solution[count:].reshape(shape))
 
 
 @jax.custom_jvp
@@ -405,14 +405,14 @@ def largest_pixel(image: Array, bins: tuple[Bins, Bins], batch: Array) -> Array:
 Sampled = Callable[..., tuple[Any, Any]]  # the samples along both dimensions, from the arrays that they depend on
 
 
-def _largest(image: Array, batch: Array, sampled: Sampled, *arrays: Array) -> Array:
+def _largest(image: Array, batch: Array, sample: Sampled, *arrays: Array) -> Array:
     def largest(image: Array, batch: Array, *arrays: Array) -> Array:
-        return _compare(image, batch, sampled(*arrays), has_steps=False)[0]
+        return _compare(image, batch, sample(*arrays), has_steps=False)[0]
 
     def at_steps(image: Array, batch: Array, steps: Sequence[Array], *arrays: Array) -> Array:
         """The samples at known steps, in a form that JAX can differentiate."""
         y, x = (
-            samples.neighbors(step, axis) for samples, step, axis in zip(sampled(*arrays), steps, (1, 2), strict=True)
+            samples.neighbors(step, axis) for samples, step, axis in zip(sample(*arrays), steps, (1, 2), strict=True)
         )
         channels = lax.broadcasted_iota(np.int32, (1, 1, 1, image.shape[-1]), 3)
         at = lambda j, i: image.at[batch[:, None, None, None], j, i, channels].get(mode="promise_in_bounds")  # noqa: E731
@@ -420,11 +420,11 @@ def _largest(image: Array, batch: Array, sampled: Sampled, *arrays: Array) -> Ar
 
     def jvp(primals: Sequence[Array], tangents: Sequence[Any]) -> tuple[Array, Array]:
         image, batch, *spans = lax.stop_gradient(primals)
-        _, steps = _compare(image, batch, sampled(*spans), has_steps=True)
+        _, steps = _compare(image, batch, sample(*spans), has_steps=True)
         floats = {i: x for i, x in enumerate(tangents) if type(x) is not SymbolicZero}
 
-        def of_floats(*changed: Array) -> Array:
-            image, batch, *arrays = _replace(primals, list(floats), changed)
+        def of_floats(*values: Array) -> Array:
+            image, batch, *arrays = _replace(primals, list(floats), values)
             # Use at least 32 bits, so that a gradient that adds up many elements is rounded once.
             wide = image.astype(widened(image.dtype))
             return at_steps(wide, batch, steps, *arrays).astype(image.dtype)
@@ -454,9 +454,9 @@ def _compare(
         )
         return jnp.where(is_larger, value, largest), results
 
-    nothing = _zeros(image, batch, samples[0].begin.shape[1], samples[1].begin.shape[1])
-    first = nothing.astype(np.int32)
+    zeros = _zeros(image, batch, samples[0].begin.shape[1], samples[1].begin.shape[1])
+    first = zeros.astype(np.int32)
     results: tuple[Array, tuple[Array, ...]] = _for_each_sample(
-        samples, compare, (nothing - np.inf, (first, first) if has_steps else ())
+        samples, compare, (zeros - np.inf, (first, first) if has_steps else ())
     )
     return results

@@ -209,14 +209,14 @@ def _along(x: Array, axis: int, values: Array) -> Array:
     return values.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
 
 
-def _weighted_sum(x: Array, axis: int, places: Array, weights: Array, nothing: float = 0.0) -> Array:
-    """Adds up the elements of `x` at each row of `places`, times the weights; without a weight, adds `nothing`."""
+def _weighted_sum(x: Array, axis: int, places: Array, weights: Array, fill: float = 0.0) -> Array:
+    """Adds up the elements of `x` at each row of `places`, times the weights; without a weight, adds `fill`."""
     # Compute the indices and weights of one dimension once, and not again for each element of the result.
     places, weights = lax.optimization_barrier((places, weights))
 
     def term(places: Array, weights: Array) -> Array:
         weights = _along(x, axis, weights)
-        return jnp.where(weights == 0, jnp.asarray(nothing, x.dtype), _take(x, axis, places) * weights)
+        return jnp.where(weights == 0, jnp.asarray(fill, x.dtype), _take(x, axis, places) * weights)
 
     if len(places) <= _MOST_UNROLLED:
         total = term(places[0], weights[0])

@@ -44,10 +44,10 @@ class Window(NamedTuple):
         stride, dilation = 1 if self.blocks == 1 else self.stride, 1 if self.size == 1 else self.dilation
         return Window(self.needed_size, self.size, stride, dilation, 0, 0)
 
-    def on_transposed_result(self, appended: int = 0) -> "Window":
+    def on_transposed_result(self, extra: int = 0) -> "Window":
         """The window over the result of a transposed convolution, with a place for each element of the input."""
         padding = self.start_padding + self.end_padding
-        return self._replace(input_size=(self.input_size - 1) * self.stride + self.extent - padding + appended)
+        return self._replace(input_size=(self.input_size - 1) * self.stride + self.extent - padding + extra)
 
     @property
     def rounded_up(self) -> "Window":

@@ -208,8 +208,8 @@ def _handicap(operands: Arrays, number: Array, begin: Any, end: Any) -> Any:
         return jnp.where(number == -np.inf, number, np.nan)
     bias = bias.astype(np.float32).reshape(bias.shape[0], -1, 1, bias.shape[4])
     position = lax.broadcasted_iota(np.int32, (1, 1, bias.shape[3]), 2)
-    seen = (jnp.max(begin, -1, keepdims=True) <= position) & (position < jnp.min(end, -1, keepdims=True))
-    of_visible = jnp.max(jnp.where(seen[:, None], bias, -np.inf), -1)
+    is_visible = (jnp.max(begin, -1, keepdims=True) <= position) & (position < jnp.min(end, -1, keepdims=True))
+    of_visible = jnp.max(jnp.where(is_visible[:, None], bias, -np.inf), -1)
     of_hidden = np.float32(0) if "fill" in operands else jnp.max(bias, -1)
     return number + jnp.max(of_hidden - of_visible, 1)
 
@@ -504,11 +504,11 @@ def _backward_on_gpu(operands: Arrays, types: Types, in_rows: Iterable[str], int
         ("attention_dq", dq_kernel, blocks * sizes.group, spans, _DQ_RESULTS, 1),
         ("attention_dkv", dkv_kernel, blocks_of_keys, _spans_of_keys(spans, sizes), _DKV_RESULTS, 2),
     ):
-        wanted = {result: x for result, x in types.items() if result in sums}
-        if wanted:
+        outputs = {result: x for result, x in types.items() if result in sums}
+        if outputs:
             estimate = sizes.products(sizes.size * 2, sizes.value_size * values), exponentials, share
             inputs = operands | kernel_spans
-            results |= chip.call(name, kernel, programs, inputs, wanted, tile, estimate=estimate, interpret=interpret)
+            results |= chip.call(name, kernel, programs, inputs, outputs, tile, estimate=estimate, interpret=interpret)
     return results
 
 
@@ -622,11 +622,11 @@ class _OnTpu(NamedTuple):
             return b, h, g, i, j
 
         def body(*refs: Any) -> None:
-            named = dict(zip(names, refs, strict=False))
+            refs_by_name = dict(zip(names, refs, strict=False))
             b, _, g, i, j = indices(*map(pl.program_id, range(5)))
-            first, after = span(named, b, j if is_by_keys else i)
+            first, after = span(refs_by_name, b, j if is_by_keys else i)
             moving_block = i if is_by_keys else j
-            kernel(named, refs[len(names) :], (b, g, i, j), (first <= moving_block) & (moving_block < after))
+            kernel(refs_by_name, refs[len(names) :], (b, g, i, j), (first <= moving_block) & (moving_block < after))
 
         outputs = pl.pallas_call(
             body,
@@ -733,8 +733,8 @@ def _backward_on_tpu(operands: Arrays, types: Types, in_rows: Iterable[str], int
 
         def finish(dq: Any, dadded: Any) -> None:
             dscale = jnp.sum(refs["query"][...].astype(np.float32) * dq, 1, keepdims=True)
-            scaled = dq * chip.number(refs, "scale", b)
-            _write(refs, {"dq": scaled, "dscale": dscale, "dadded": dadded})
+            grad = dq * chip.number(refs, "scale", b)
+            _write(refs, {"dq": grad, "dscale": dscale, "dadded": dadded})
 
         _walk(sums, (j == 0, attends, j == count_of_keys - 1), lambda: zeros(of_queries), step, finish)
 
@@ -755,12 +755,12 @@ def _backward_on_tpu(operands: Arrays, types: Types, in_rows: Iterable[str], int
         ("attention_dq", dq_kernel, _BY_ROWS, spans, _DQ_RESULTS, of_queries, 1),
         ("attention_dkv", dkv_kernel, _BY_COLUMNS, _spans_of_keys(spans, sizes), _DKV_RESULTS, of_keys, 2),
     ):
-        wanted = {result: x for result, x in types.items() if result in sums}
-        if wanted:
+        outputs = {result: x for result, x in types.items() if result in sums}
+        if outputs:
             operations = sizes.products(sizes.size * 2, sizes.value_size * values)
             estimate = operations, sizes.products(1) // 2, _share(operands)
             results |= chip.call(
-                name, kernel, order, operands | kernel_spans, wanted, scratch, estimate=estimate, interpret=interpret
+                name, kernel, order, operands | kernel_spans, outputs, scratch, estimate=estimate, interpret=interpret
             )
     return results
 

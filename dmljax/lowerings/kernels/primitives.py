@@ -35,11 +35,11 @@ CHIPS = {"cuda": "gpu", "tpu": "tpu"}  # by platform; AMD's GPUs have too little
 
 def primitive(name: str, types: Callable[..., list[Any]]) -> Primitive:
     """Makes a primitive with several results, whose `types` a function infers."""
-    made = Primitive(name)
-    made.multiple_results = True
-    made.def_impl(partial(_evaluate, made))
-    made.def_abstract_eval(types)
-    return made
+    result = Primitive(name)
+    result.multiple_results = True
+    result.def_impl(partial(_evaluate, result))
+    result.def_abstract_eval(types)
+    return result
 
 
 def _evaluate(operation: Primitive, *arrays: Any, **parameters: Any) -> Any:

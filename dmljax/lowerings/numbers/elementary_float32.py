@@ -49,26 +49,26 @@ def cos(x: Array) -> Array:
 
 def tan(x: Array) -> Array:
     """The tangent of an angle in radians."""
-    turned, angle, error = _nearest_quarter(jnp.abs(x))
+    quarters, angle, error = _nearest_quarter(jnp.abs(x))
     square = angle * angle
     curve = _polynomial(
         square, 0.333331568548, 0.133387994085, 0.0534112807, 0.0244301354525, 3.11992232697e-3, 9.3854e-3
     )
     tangent = angle + (angle * square * curve + error * (1 + square))
-    tangent = jnp.where((turned & 1) == 1, -1 / tangent, tangent)
+    tangent = jnp.where((quarters & 1) == 1, -1 / tangent, tangent)
     tangent = jnp.where(jnp.signbit(x), -tangent, tangent)
     return jnp.where(jnp.isfinite(x), tangent, x - x)  # NaN
 
 
 def _sine_after_quarters(x: Array, more: int) -> Array:
     """The sine of a nonnegative `x` after `more` quarter turns."""
-    turned, angle, _ = _nearest_quarter(x)
-    turned = turned + more
+    quarters, angle, _ = _nearest_quarter(x)
+    quarters = quarters + more
     square = angle * angle
     sine = angle + angle * square * _polynomial(square, -0.16666654611, 8.3321608736e-3, -1.9515295891e-4)
     cosine = 1 + square * (square * _polynomial(square, 4.166664568e-2, -1.388731625e-3, 2.443315711e-5) - 0.5)
-    value = jnp.where((turned & 1) == 1, cosine, sine)
-    value = jnp.where((turned & 2) == 2, -value, value)
+    value = jnp.where((quarters & 1) == 1, cosine, sine)
+    value = jnp.where((quarters & 2) == 2, -value, value)
     return jnp.where(jnp.isfinite(x), value, x - x)  # NaN
 
 
@@ -77,10 +77,10 @@ def _nearest_quarter(x: Array) -> tuple[Array, Array, Array]:
 
     The angle is a float and its rounding error.
     """
-    turned, angle, error = _quarter_turns(x)
+    quarters, angle, error = _quarter_turns(x)
     is_near, zero = x < np.float32(np.pi / 4), jnp.zeros_like(x)
     return (
-        jnp.where(is_near, zero.astype(turned.dtype), turned),
+        jnp.where(is_near, zero.astype(quarters.dtype), quarters),
         jnp.where(is_near, x, angle),
         jnp.where(is_near, zero, error),
     )
@@ -111,19 +111,19 @@ def _quarter_turns(x: Array) -> tuple[Array, Array, Array]:
     """
     bits = lax.bitcast_convert_type(x, np.uint32)
     digits = (bits & _word(0x7FFFFF)) | _word(0x800000)
-    skipped = jnp.maximum(bits >> _word(23), _word(120)) - _word(120)  # bits of 2 / pi that make whole turns of `x`
+    offset = jnp.maximum(bits >> _word(23), _word(120)) - _word(120)  # bits of 2 / pi that make whole turns of `x`
     words = [jnp.full_like(bits, word) for word in _QUARTERS]
     for count in (4, 2, 1):
-        is_skipped = (skipped & _word(32 * count)) != 0
+        is_skipped = (offset & _word(32 * count)) != 0
         words = [jnp.where(is_skipped, after, word) for word, after in zip(words, words[count:], strict=False)]
-    places = skipped & _word(31)
+    places = offset & _word(31)
     high, middle, low = (
         (word << places) | ((after >> _word(1)) >> (_word(31) - places)) for word, after in pairwise(words)
     )
     product = digits * middle
     second = product + _high_word(digits, low)
     first = digits * high + _high_word(digits, middle) + (second < product).astype(np.uint32)
-    turned = (first + _word(1 << 29)) >> _word(30)
+    quarters = (first + _word(1 << 29)) >> _word(30)
     # The rest, between -1/2 and 1/2 of a quarter turn: its sign, and a magnitude of two words.
     left, rest = (first << _word(2)) | (second >> _word(30)), second << _word(2)
     is_negative = (left >> _word(31)) == 1
@@ -138,7 +138,7 @@ def _quarter_turns(x: Array) -> tuple[Array, Array, Array]:
     angle = high + low
     error = (high - angle) + low
     angle, error = (jnp.where(is_negative, -part, part) for part in (angle, error))
-    return turned.astype(np.int32), angle, error
+    return quarters.astype(np.int32), angle, error
 
 
 def _high_word(a: Array, b: Array) -> Array:
@@ -166,8 +166,8 @@ def asin(x: Array) -> Array:
     is_steep, sine, curve = _arc_of_small_sine(jnp.abs(x))
     right, low = _RIGHT_ANGLE
     rest = right - 2 * sine
-    lost = (right - rest) - 2 * sine
-    angle = jnp.where(is_steep, rest + (lost + (low - 2 * curve)), sine + curve)
+    loss = (right - rest) - 2 * sine
+    angle = jnp.where(is_steep, rest + (loss + (low - 2 * curve)), sine + curve)
     return jnp.where(jnp.signbit(x), -angle, angle)
 
 
@@ -214,10 +214,10 @@ def angle(y: Array, x: Array) -> Array:
 def _arctan(ratio: Array) -> Array:
     """The arc tangent of a ratio in [0, 1]."""
     is_steep = ratio > np.float32(np.tan(np.pi / 8))
-    turned = jnp.where(is_steep, (ratio - 1) / (ratio + 1), ratio)
-    square = turned * turned
+    tangent = jnp.where(is_steep, (ratio - 1) / (ratio + 1), ratio)
+    square = tangent * tangent
     curve = _polynomial(square, -0.3333331645, 0.1999848783, -0.1424380243, 0.1059563830, -0.06082485244)
-    angle = turned + turned * square * curve
+    angle = tangent + tangent * square * curve
     return jnp.where(is_steep, np.float32(np.pi / 4) + angle, angle)
 
 

@@ -136,9 +136,9 @@ def _by_integers(bits: int, precision: Precision | None, a: Array, codes: Array,
     size = count * (8 // bits)
     parts = a.astype(np.float32).reshape(-1, blocks, size)
     unit = jnp.max(jnp.abs(parts), -1, keepdims=True) / np.float32((2**31 - 1) // (size << bits))
-    rounded = jnp.round(parts / jnp.where(unit == 0, np.float32(1), unit)).astype(np.int32)
+    integers = jnp.round(parts / jnp.where(unit == 0, np.float32(1), unit)).astype(np.int32)
     # Columns come first, because XLA divides the first dimension among threads.
-    factors = [in_memory_bits(x) for x in _factors(rounded[None], bits)]
+    factors = [in_memory_bits(x) for x in _factors(integers[None], bits)]
     shift = zeros.astype(np.int32)[:, None, :, None]
     planes = (plane.astype(np.int32)[:, None] for plane in _planes(codes, bits))
     products = (x * (plane - shift) for x, plane in zip(factors, planes, strict=True))

@@ -93,8 +93,8 @@ def sign(x: Array) -> Array:
     """-1 where `x` is negative, 1 where it is positive, and +0 for zeros and NaN."""
     if x.dtype not in FLOATS:
         return jnp.sign(x)
-    magnitude, one = _magnitude(x), _magnitude(jnp.ones((), x.dtype))
-    ones = lax.bitcast_convert_type(lax.bitcast_convert_type(signed_zeros_of(x), one.dtype) | one, x.dtype)
+    magnitude, unit = _magnitude(x), _magnitude(jnp.ones((), x.dtype))
+    ones = lax.bitcast_convert_type(lax.bitcast_convert_type(signed_zeros_of(x), unit.dtype) | unit, x.dtype)
     return jnp.where((magnitude != 0) & (magnitude <= infinity_bits(x)), ones, jnp.zeros_like(x))
 
 

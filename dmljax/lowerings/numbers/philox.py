@@ -73,8 +73,8 @@ def _product(word: Array, factor: int) -> tuple[Array, Array]:
     low_factor, high_factor = np.uint32(factor % 2**16), np.uint32(factor >> 16)
     low, high = word & np.uint32(2**16 - 1), word >> np.uint32(16)
     middle = high * low_factor + (low * low_factor >> np.uint32(16))
-    carried = low * high_factor + (middle & np.uint32(2**16 - 1))
-    return high * high_factor + (middle >> np.uint32(16)) + (carried >> np.uint32(16)), word * np.uint32(factor)
+    upper = low * high_factor + (middle & np.uint32(2**16 - 1))
+    return high * high_factor + (middle >> np.uint32(16)) + (upper >> np.uint32(16)), word * np.uint32(factor)
 
 
 def _at(place: Array, first: Array, second: Array, third: Array, fourth: Array) -> Array:

@@ -42,8 +42,8 @@ def _partitioned_product(multiply: Callable[..., Array], a: Array, b: Array, *ot
     batches = [list(reversed(batch[:-2])) for batch in axes]
     rank = max(map(len, batches))
     both = zip(*(batch + [None] * (rank - len(batch)) for batch in batches), strict=True)
-    merged: list[MeshAxes] = [first or second for first, second in both]
-    result = [*reversed(merged), axes[0][-2], axes[1][-1]]
+    batch_axes: list[MeshAxes] = [first or second for first, second in both]
+    result = [*reversed(batch_axes), axes[0][-2], axes[1][-1]]
     present = [x for x in others if x is not None]
 
     def call(a: Array, b: Array, *rest: Array) -> Array:
@@ -101,8 +101,8 @@ def _as_int8(x: Array, zero: Array | None) -> tuple[Array, Array | None]:
     """8-bit integers as int8, and their zero point as int32, both reduced by 128 if unsigned."""
     if x.dtype == np.int8:
         return x, None if zero is None else zero.astype(np.int32)
-    shifted = lax.bitcast_convert_type(x ^ np.uint8(128), np.int8)
-    return shifted, (jnp.zeros((), np.int32) if zero is None else zero.astype(np.int32)) - 128
+    numbers = lax.bitcast_convert_type(x ^ np.uint8(128), np.int8)
+    return numbers, (jnp.zeros((), np.int32) if zero is None else zero.astype(np.int32)) - 128
 
 
 def integer_product_as_floats(a: Array, b: Array, a_zero: Array | None, b_zero: Array | None, dtype: Any) -> Array:

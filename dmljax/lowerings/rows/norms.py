@@ -62,9 +62,9 @@ def moments(
     x = x.astype(widened(x.dtype))
     mean = jnp.mean(x, axis=axes, keepdims=True)
     mean = mean if use_mean else jnp.zeros_like(mean)
-    centered = x - mean
+    deviations = x - mean
     if not use_variance:
-        return Moments(centered, jnp.ones_like(mean), mean, jnp.ones_like(mean))
+        return Moments(deviations, jnp.ones_like(mean), mean, jnp.ones_like(mean))
     # The mean of centered squares keeps digits that the mean of squares minus the square of the mean loses.
-    variance = jnp.mean(jnp.square(centered), axis=axes, keepdims=True)
-    return Moments(centered, lax.rsqrt(variance + epsilon), mean, variance)
+    variance = jnp.mean(jnp.square(deviations), axis=axes, keepdims=True)
+    return Moments(deviations, lax.rsqrt(variance + epsilon), mean, variance)

@@ -103,12 +103,12 @@ def _loop(cell: Cell, steps: _LoopInputs, initial: State, *, is_on_cpu: bool) ->
     recurrence = cell.recurrence.astype(wide) if is_on_cpu else cell.recurrence
     bias_is_in_step = is_on_cpu or cell.bias_is_in_step
     carries_summands = is_on_cpu and cell.has_summands
-    states = _total if carries_summands else lambda carried: carried
+    states = _total if carries_summands else lambda carry: carry
 
     def update(before: State, products: Sequence[Array]) -> State:
-        summed = steps.together(products).astype(wide)
-        summed = summed + cell.bias if bias_is_in_step else summed
-        after = cell.step(summed, states(before), recurrence, is_on_cpu)
+        summands = steps.together(products).astype(wide)
+        summands = summands + cell.bias if bias_is_in_step else summands
+        after = cell.step(summands, states(before), recurrence, is_on_cpu)
         after = _total(after) if cell.has_summands and not carries_summands else after
         return tuple(new.astype(old.dtype) for new, old in zip(after, before, strict=True))
 
@@ -130,10 +130,10 @@ def _loop(cell: Cell, steps: _LoopInputs, initial: State, *, is_on_cpu: bool) ->
         biases = cell.bias[:, None] if has_two else cell.bias[None, None]
         products = tuple(x + bias for x, bias in zip(products, biases, strict=True))
     products = products if is_on_cpu else tuple(x.astype(dtype) for x in products)
-    carried, sequence = _scan(one_step, start, (products, steps.within), reverse=steps.reverses == BACKWARD)
+    carry, sequence = _scan(one_step, start, (products, steps.within), reverse=steps.reverses == BACKWARD)
     sequence = None if sequence is None else _of_directions(sequence, steps.reverses)
-    ended = (x.astype(dtype) for x in states(carried))
-    return sequence, tuple(x if has_two else x[None] for x in ended)
+    finals = (x.astype(dtype) for x in states(carry))
+    return sequence, tuple(x if has_two else x[None] for x in finals)
 
 
 def _scan(step: Callable[..., Any], start: State, steps: Any, *, reverse: bool) -> tuple[State, Array | None]:
@@ -141,8 +141,8 @@ def _scan(step: Callable[..., Any], start: State, steps: Any, *, reverse: bool) 
     count = steps[0][0].shape[0]
     if is_symbolic(count) or count != 1:
         return cast(tuple[State, Array | None], lax.scan(step, start, steps, reverse=reverse))
-    carried, output = step(start, jax.tree.map(lambda x: x[0], steps))
-    return carried, None if output is None else output[None]
+    carry, output = step(start, jax.tree.map(lambda x: x[0], steps))
+    return carry, None if output is None else output[None]
 
 
 def _of_directions(sequence: Array, reverses: tuple[bool, ...]) -> Array:

@@ -40,8 +40,8 @@ def running_product(x: Array, axis: int, *, reverse: bool, exclusive: bool) -> A
     # JAX's derivative is right where factors are 0, takes as long as the blocks' own, and keeps less in memory. It has
     # none for an open size.
     in_steps = partial(_in_steps, axis=axis, reverse=reverse, exclusive=exclusive)
-    differentiated = in_steps if is_symbolic(x.shape[axis]) else by_jax
-    return with_jvps(lambda tangent, x: jax.jvp(differentiated, (x,), (tangent,))[1])(products)(x)
+    function = in_steps if is_symbolic(x.shape[axis]) else by_jax
+    return with_jvps(lambda tangent, x: jax.jvp(function, (x,), (tangent,))[1])(products)(x)
 
 
 def _running(

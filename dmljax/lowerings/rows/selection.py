@@ -45,9 +45,9 @@ def _largest(x: Array, count: int, keys: Callable[[Array], Array]) -> Array:
     size = x.shape[-1]
     if is_symbolic(size) or size < _LONG * count or size > INT_MAX:
         return _largest_at_once(keys(x), count)
-    chosen = lax.sort(_largest(_block_maxima(keys(x)), count, lambda maxima: maxima))
-    within = lax.broadcasted_iota(chosen.dtype, (*chosen.shape, _BLOCK), chosen.ndim)
-    positions = (chosen[..., None] * _BLOCK + within).reshape(*chosen.shape[:-1], -1)
+    blocks = lax.sort(_largest(_block_maxima(keys(x)), count, lambda maxima: maxima))
+    within = lax.broadcasted_iota(blocks.dtype, (*blocks.shape, _BLOCK), blocks.ndim)
+    positions = (blocks[..., None] * _BLOCK + within).reshape(*blocks.shape[:-1], -1)
     candidates = keys(_take(x, jnp.minimum(positions, size - 1)))
     candidates = jnp.where(positions < size, candidates, _lowest(candidates))
     return _take(positions, _largest_at_once(candidates, count))

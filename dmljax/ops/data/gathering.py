@@ -42,10 +42,10 @@ def _positions(indices: Array, size: int, dtype: np.dtype[Any], *, is_clamped: b
     """
     indices, last = _beside_limit(indices, size - 1)
     lowest = ~last if np.iinfo(indices.dtype).min else np.zeros((), indices.dtype)
-    clamped = jnp.clip(indices, lowest, last)
-    from_end = jnp.where(clamped < 0, number(size, dtype), np.zeros((), dtype))
-    position = clamped.astype(dtype) + from_end
-    return position if is_clamped else jnp.where(clamped == indices, position, number(size, dtype))
+    inside = jnp.clip(indices, lowest, last)
+    from_end = jnp.where(inside < 0, number(size, dtype), np.zeros((), dtype))
+    position = inside.astype(dtype) + from_end
+    return position if is_clamped else jnp.where(inside == indices, position, number(size, dtype))
 
 
 def _beside_limit(integers: Array, limit: int) -> tuple[Array, Any]:
@@ -166,7 +166,7 @@ def _fetch(
     return call_partitioned(at_positions, operands, output_axes)
 
 
-def _counted(tensor: str, count: str, *, lowest: int = 1) -> dml.Rule:
+def _count_rule(tensor: str, count: str, *, lowest: int = 1) -> dml.Rule:
     """The member `count`, the number of dimensions of `tensor` in use, is in range; the sizes before these are 1."""
 
     def check(desc: Any) -> Iterator[Problem]:
@@ -202,7 +202,7 @@ class GatherDesc(_Gathering, function=gather, infer=_gathered_sizes):
     rules = dml.page_rules(
         *_Gathering.rules,
         dml.axis_of("input"),
-        _counted("indices", "index_dimensions", lowest=0),
+        _count_rule("indices", "index_dimensions", lowest=0),
         *dml.infer_rules(
             "OutputTensor.Sizes are InputTensor.Sizes, with the size along Axis replaced by the last IndexDimensions "
             "sizes of IndicesTensor. If these are more than DimensionCount, leading sizes of 1 of InputTensor, which "
@@ -215,9 +215,9 @@ class GatherDesc(_Gathering, function=gather, infer=_gathered_sizes):
 
     def inferred_sizes(self, *, is_draft: bool = False) -> dict[str, Any]:
         rank, before = self.input.rank, self.input.sizes[: self.axis]
-        cropped = next((i for i, size in enumerate(before) if size != 1), len(before))
-        rule = f"must be at most {cropped + 1}, because OutputTensor has only {rank} dimensions"
-        require("IndexDimensions", self.index_dimensions <= cropped + 1, rule, self.index_dimensions)
+        leading_ones = next((i for i, size in enumerate(before) if size != 1), len(before))
+        rule = f"must be at most {leading_ones + 1}, because OutputTensor has only {rank} dimensions"
+        require("IndexDimensions", self.index_dimensions <= leading_ones + 1, rule, self.index_dimensions)
         sizes = super().inferred_sizes(is_draft=is_draft)["output"]
         return {"output": sizes[-rank:]}
 
@@ -376,7 +376,9 @@ class _Tuples(dml.Operator):
         "indices_dimension_count": lambda call: len(call.arrays["indices"].sizes),
     }
     has_leading_ones = True
-    rules = dml.page_rules(_counted("input", "input_dimension_count"), _counted("indices", "indices_dimension_count"))
+    rules = dml.page_rules(
+        _count_rule("input", "input_dimension_count"), _count_rule("indices", "indices_dimension_count")
+    )
 
     def natural_sizes(self: Any) -> dict[str, Sizes]:
         counts = {"input": self.input_dimension_count, "indices": self.indices_dimension_count}
@@ -471,8 +473,8 @@ def _write_by_platform(
         gpu, tpu = write_last, write_last if are_few else fetch_last
     # XLA promises no order. On a CPU, one thread writes the updates in order (JAX 0.8 to 0.12), which is faster than
     # finding the last ones. Elsewhere, what is faster depends on the launches, and on the elements to fetch or write.
-    written: Array = choose(arrays, position, cpu=in_order, gpu=gpu, tpu=tpu, default=fetch_last)
-    return written
+    result: Array = choose(arrays, position, cpu=in_order, gpu=gpu, tpu=tpu, default=fetch_last)
+    return result
 
 
 def _write(
@@ -504,9 +506,9 @@ def _fetch_last(
     """Fetches the last update of each element or block of the input."""
     input, updates = arrays
     _, last = _last_numbers(arrays, position, dimensions, axis)
-    one = np.ones((), last.dtype)
-    fetched = fetch(updates, jnp.maximum(last, one) - one, axis)
-    return jnp.where(jnp.expand_dims(last > 0, tuple(range(last.ndim, input.ndim))), fetched, input)
+    unit = np.ones((), last.dtype)
+    elements = fetch(updates, jnp.maximum(last, unit) - unit, axis)
+    return jnp.where(jnp.expand_dims(last > 0, tuple(range(last.ndim, input.ndim))), elements, input)
 
 
 def _write_last(arrays: tuple[Array, ...], position: Array, dimensions: lax.ScatterDimensionNumbers) -> Array:
@@ -624,8 +626,8 @@ class ScatterElementsDesc(ScatterDesc, alias="DML_OPERATOR_SCATTER_ELEMENTS"):
 
 
 def _scattered_tuple_sizes(input: Sizes, indices: Sizes, updates: Sizes) -> Sizes:
-    of = "indices before its last dimension, and that of a block of input"
-    require_sizes("updates", updates, _tuple_sizes(input, indices), of=of)
+    source = "indices before its last dimension, and that of a block of input"
+    require_sizes("updates", updates, _tuple_sizes(input, indices), of=source)
     return input
 
 
@@ -701,8 +703,8 @@ class ScatterNdDesc(_Tuples, _Scattering, function=scatter_nd, infer=_scattered_
 
 
 def _reversed_sizes(input: Sizes, sequence_lengths: Sizes, axis: int) -> Sizes:
-    of = f"input with size 1 along axis {axis}"
-    require_sizes("sequence_lengths", sequence_lengths, replace_at(input, axis, 1), of=of)
+    source = f"input with size 1 along axis {axis}"
+    require_sizes("sequence_lengths", sequence_lengths, replace_at(input, axis, 1), of=source)
     return input
 
 

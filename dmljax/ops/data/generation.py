@@ -327,8 +327,8 @@ def random_generator(
     count = _element_count(output_sizes)
     state = calls.integer_array("input_state", input_state)
     if state.dtype != np.uint32:
-        seeded = "jnp.array([0, 0, 0, 0, seed, 0], 'uint32') counts from 0"
-        raise InvalidType(Problem("input_state", "must be of uint32", state.dtype, remedy=seeded))
+        counter = "jnp.array([0, 0, 0, 0, seed, 0], 'uint32') counts from 0"
+        raise InvalidType(Problem("input_state", "must be of uint32", state.dtype, remedy=counter))
     if state.shape[-1:] != (6,) or state.size != 6:
         remedy = "jnp.concatenate([jnp.zeros(4, 'uint32'), key]) counts from 0" if state.shape == (2,) else None
         raise InvalidDesc(Problem("input_state", "must have shape (6,)", f"shape {state.shape}", remedy=remedy))
@@ -340,8 +340,8 @@ def random_generator(
         state = jnp.stack([*advance(counter, blocks), *key]).reshape(state.shape)
         return random_words(counter, key, output_sizes), state
 
-    replicated = [None] * len(output_sizes), [None] * state.ndim
-    return RandomGenerator(*call_partitioned(generate, [(state, [None] * state.ndim)], *replicated))
+    no_axes = [None] * len(output_sizes), [None] * state.ndim
+    return RandomGenerator(*call_partitioned(generate, [(state, [None] * state.ndim)], *no_axes))
 
 
 class RandomGeneratorDesc(dml.Operator, function=random_generator):

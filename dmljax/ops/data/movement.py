@@ -100,10 +100,10 @@ def _require_window(whole: str, whole_sizes: Sizes, starts: Sizes, sizes: Sizes,
 
 
 def _require_reached(place: Path, counts: Sizes, most: Sizes) -> None:
-    for i, (count, reached) in enumerate(zip(counts, most, strict=True)):
+    for i, (count, limit) in enumerate(zip(counts, most, strict=True)):
         require_count((*place, i), count, 1)
-        rule = f"must be at most {reached}, the number of elements that the stride reaches in the window"
-        require((*place, i), fits(count, reached), rule, count)
+        rule = f"must be at most {limit}, the number of elements that the stride reaches in the window"
+        require((*place, i), fits(count, limit), rule, count)
 
 
 def _taken_sizes(input: Sizes, starts: Sizes, sizes: Sizes, strides: Sizes, output_sizes: Sizes | None = None) -> Sizes:
@@ -368,8 +368,8 @@ def _joined_sizes(inputs: Sequence[Sizes], axis: int) -> Sizes:
     first = inputs[0]
     for i, sizes in enumerate(inputs):
         along = sizes[axis : axis + 1] or first[axis : axis + 1]
-        of = f"inputs[0] except along axis {axis}"
-        require_sizes(("inputs", i), sizes, replace_at(first, axis, *along), of=of)
+        source = f"inputs[0] except along axis {axis}"
+        require_sizes(("inputs", i), sizes, replace_at(first, axis, *along), of=source)
     return replace_at(first, axis, sum(sizes[axis] for sizes in inputs))
 
 
@@ -388,8 +388,8 @@ def join(inputs: Sequence[ArrayLike], *, axis: int) -> Array:
     """
     arrays = [calls.real_array(("inputs", i), x) for i, x in enumerate(inputs)]
     require("inputs", bool(arrays), "must have at least 1 array", 0)
-    named = {("inputs", i): x for i, x in enumerate(arrays)}
-    arrays = list((named | calls.bring_into_one_type(named, ())).values())
+    by_place = {("inputs", i): x for i, x in enumerate(arrays)}
+    arrays = list((by_place | calls.bring_into_one_type(by_place, ())).values())
     first = arrays[0]
     axis = calls.normal_axis(axis, first, ("inputs", 0))
     for i, x in enumerate(arrays):

@@ -217,8 +217,8 @@ def _floor(remainder: Remainder, a: Array, b: Array) -> Array:
 
 
 def _floor_modulus(remainder: Remainder, a: Array, b: Array) -> Array:
-    truncated, zero = remainder(a, b), jnp.zeros((), a.dtype)
-    return jnp.where((truncated != zero) & ((truncated < zero) != (b < zero)), truncated + b, truncated)
+    rest, zero = remainder(a, b), jnp.zeros((), a.dtype)
+    return jnp.where((rest != zero) & ((rest < zero) != (b < zero)), rest + b, rest)
 
 
 def _by_platform(modulus: Callable[[Remainder, Array, Array], Array], a: Array, b: Array) -> Array:
@@ -309,9 +309,9 @@ def _float_mean(a: Array, b: Array) -> Array:
 
 
 def _integer_mean(a: Array, b: Array) -> Array:
-    one, differing = jnp.ones((), a.dtype), a ^ b
-    below = (a & b) + (differing >> one)
-    return below + jnp.where(below < 0, differing & one, jnp.zeros((), a.dtype))
+    unit, differing = jnp.ones((), a.dtype), a ^ b
+    below = (a & b) + (differing >> unit)
+    return below + jnp.where(below < 0, differing & unit, jnp.zeros((), a.dtype))
 
 
 class ElementWiseMeanDesc(dml.Binary, function=element_wise_mean):

@@ -75,11 +75,11 @@ def element_wise_clip1(
 
 def _clip(input: ArrayLike, min: Any, max: Any, scale_bias: ScaleBias | None) -> Array:
     input = calls.number_array("input", input)
-    unclipped = input if scale_bias is None else apply_scale_bias(input, scale_bias).astype(input.dtype)
+    value = input if scale_bias is None else apply_scale_bias(input, scale_bias).astype(input.dtype)
     low, high = (bound if bound is None else jnp.asarray(bound, input.dtype) for bound in (min, max))
-    is_low, is_high = _is_outside(unclipped, low, high)
-    clipped = unclipped if high is None else select_exactly(is_high, high, unclipped)
-    return clipped if low is None else select_exactly(is_low, low, clipped)
+    is_low, is_high = _is_outside(value, low, high)
+    result = value if high is None else select_exactly(is_high, high, value)
+    return result if low is None else select_exactly(is_low, low, result)
 
 
 def _is_outside(x: Array, low: Any, high: Any) -> tuple[Any, Any]:

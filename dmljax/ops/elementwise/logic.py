@@ -269,12 +269,12 @@ def element_wise_is_infinity(
     [True, False, True]
     """
     input = calls.float_array("input", input)
-    wanted: dict[IsInfinityMode, Array] = {
+    has_sign: dict[IsInfinityMode, Array] = {
         IsInfinityMode.EITHER: jnp.ones_like(input, bool),
         IsInfinityMode.POSITIVE: ~jnp.signbit(input),
         IsInfinityMode.NEGATIVE: jnp.signbit(input),
     }
-    return (is_infinite(input) & wanted[IsInfinityMode.of(infinity_mode)]).astype(dtype)
+    return (is_infinite(input) & has_sign[IsInfinityMode.of(infinity_mode)]).astype(dtype)
 
 
 class ElementWiseIsInfinityDesc(dml.Predicate, function=element_wise_is_infinity):

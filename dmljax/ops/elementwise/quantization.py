@@ -224,9 +224,9 @@ class ElementWiseQuantizeLinearDesc(Scaled, function=element_wise_quantize_linea
     )
 
     def _wrong_scale(self) -> Iterator[Problem]:
-        wanted = FLOAT32 if self.input.data_type is INT32 else self.input.data_type
-        if self.scale.data_type is not wanted:
-            rule = f"must be {wanted.name} if InputTensor.DataType is {self.input.data_type.name}"
+        data_type = FLOAT32 if self.input.data_type is INT32 else self.input.data_type
+        if self.scale.data_type is not data_type:
+            rule = f"must be {data_type.name} if InputTensor.DataType is {self.input.data_type.name}"
             yield Problem(("ScaleTensor", "DataType"), rule, self.scale.data_type.name)
 
     rules = dml.page_rules(
@@ -417,14 +417,14 @@ def _repeat(name: str, parameter: Array, first: str, input: Array) -> Array:
     blocks = [1 if size in (1, whole) else whole // size for size, whole in zip(sizes, input.shape, strict=True)]
     if all(block == 1 for block in blocks):
         return parameter
-    repeated = [size * block for size, block in zip(sizes, blocks, strict=True)]
+    output_sizes = [size * block for size, block in zip(sizes, blocks, strict=True)]
 
     def repeat(elements: Array) -> Array:
         pairs = [size for pair in zip(sizes, blocks, strict=True) for size in pair]
-        return lax.broadcast_in_dim(elements, pairs, range(0, len(pairs), 2)).reshape(repeated)
+        return lax.broadcast_in_dim(elements, pairs, range(0, len(pairs), 2)).reshape(output_sizes)
 
     whole = lax.expand_dims(parameter, range(input.ndim - parameter.ndim))
-    return copy_partitioned([shard_along(input, whole, may_add=True)], repeated, repeat)
+    return copy_partitioned([shard_along(input, whole, may_add=True)], output_sizes, repeat)
 
 
 def _multiples(sizes: Sequence[int], wholes: Sequence[int]) -> str | None:
@@ -479,9 +479,9 @@ def _types_are(scale_like: str, zero_point_like: str) -> dml.Rule:
 
     def check(desc: Any) -> Iterator[Problem]:
         for i, (tensor, like) in enumerate(zip(desc.quantization_tensors, (scale_like, zero_point_like), strict=False)):
-            wanted = getattr(desc, like).data_type
-            if tensor.data_type is not wanted:
-                rule = f"must be {wanted.name}, as {desc.member(like).name}.DataType is"
+            data_type = getattr(desc, like).data_type
+            if tensor.data_type is not data_type:
+                rule = f"must be {data_type.name}, as {desc.member(like).name}.DataType is"
                 yield Problem(("QuantizationTensors", i, "DataType"), rule, tensor.data_type.name)
 
     return dml.Rule(

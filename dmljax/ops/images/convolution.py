@@ -79,8 +79,8 @@ def _infer_convolution(
     require("filter", len(filter) == len(input), f"must have {len(input)} dimensions, like input", len(filter))
     require("filter", 0 not in filter[2:], "must not be empty in a spatial dimension", f"shape {filter}")
     windows = make_windows("input", input[2:], filter[2:], strides, dilations, start_padding, end_padding)
-    (appended,) = for_each_dimension("input", len(windows), ("output_padding", output_padding, 0))
-    arguments = window_arguments(windows) | {"output_padding": appended}
+    (extra,) = for_each_dimension("input", len(windows), ("output_padding", output_padding, 0))
+    arguments = window_arguments(windows) | {"output_padding": extra}
     require("group_count", group_count >= 1, "must be at least 1", group_count)
     rule = f"must divide the {input[1]} channels of {argument_name('input')}"
     rest = input[1] % group_count
@@ -92,23 +92,23 @@ def _infer_convolution(
         require(("filter", "shape", 0), rest == 0, rule, filter[0], remedy=equalities((rest, 0)))
         channels = filter[0]
         require_room("input", windows, lambda i: ("filter", "shape", i + 2))
-        space = tuple(window.blocks + more for window, more in zip(windows, appended, strict=True))
+        space = tuple(window.blocks + more for window, more in zip(windows, extra, strict=True))
         beyond = [0] * len(space)
-        padded = [window.padded_size + more for window, more in zip(windows, appended, strict=True)]
+        padded = [window.padded_size + more for window, more in zip(windows, extra, strict=True)]
         amounts = {name: arguments[name] for name in ("start_padding", "end_padding", "output_padding")}
         require_representable(f"the padded size of {argument_name('input')}", padded, amounts, input[:2])
     else:
         why = f"the channels of {argument_name('input')}, with direction BACKWARD"
         _require_channels(0, filter[0], input[1], why)
         channels = filter[1] * group_count
-        windows = tuple(map(Window.on_transposed_result, windows, appended))
+        windows = tuple(map(Window.on_transposed_result, windows, extra))
         space = tuple(window.input_size for window in windows)
         beyond = [window.stride - 1 for window in windows]
         for i, (size, window) in enumerate(zip(space, windows, strict=True)):
             paddings = ("start_padding", window.start_padding), ("end_padding", window.end_padding)
-            name, cropped = max(paddings, key=lambda padding: padding[1])
+            name, amount = max(paddings, key=lambda padding: padding[1])
             rule = "must leave at least one element of the result"
-            require((name, i), size >= 1, rule, f"{cropped}, and {size} elements")
+            require((name, i), size >= 1, rule, f"{amount}, and {size} elements")
         amounts = {name: arguments[name] for name in ("strides", "dilations", "output_padding")}
         require_representable("the size of the result", space, amounts, (input[0], channels))
     least = (input[0], channels, *space)
@@ -203,7 +203,7 @@ def convolution(
         if mode is ConvolutionMode.CONVOLUTION:
             filter = lax.rev(filter, range(2, filter.ndim))
         total = convolve(input, filter, ConvSpec(windows, group_count, precision), is_forward=is_forward)
-        beyond = [(0, size - computed, 0) for size, computed in zip(sizes, total.shape, strict=True)]
+        beyond = [(0, size - part, 0) for size, part in zip(sizes, total.shape, strict=True)]
         total = lax.pad(total, jnp.zeros((), total.dtype), beyond)
         for summand in bias:
             total = total + summand.astype(wide)
@@ -215,7 +215,7 @@ def convolution(
 def _partition(
     compute: Callable[..., Array], input: Array, filter: Array, sizes: Sequence[int], *others: Array, is_forward: bool
 ) -> Array:
-    batch, summed, *space = dimension_axes(input)
+    batch, input_channels, *space = dimension_axes(input)
     filter_axes = dimension_axes(filter)
     # A backward filter counts the output channels of a group, which is not a dimension of the result.
     channels = dividing_axes(filter_axes[0], sizes[1], filter) if is_forward else None
@@ -223,9 +223,13 @@ def _partition(
     if is_forward and filter.shape[1] == input.shape[1]:
         # XLA does so on an auto mesh: several convolutions of an input share all of its channels, and a filter that is
         # not divided has its gradient by the channels of each device.
-        filter_axes[1] = summed or filter_axes[1]
-        summed = None if summed == channels else summed
-    operands = [(input, [batch, summed, *space]), (filter, filter_axes), *((x, dimension_axes(x)) for x in others)]
+        filter_axes[1] = input_channels or filter_axes[1]
+        input_channels = None if input_channels == channels else input_channels
+    operands = [
+        (input, [batch, input_channels, *space]),
+        (filter, filter_axes),
+        *((x, dimension_axes(x)) for x in others),
+    ]
     return call_partitioned(compute, operands, [batch, channels, *space_axes])
 
 

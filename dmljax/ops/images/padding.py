@@ -196,8 +196,8 @@ def _periodic(input: Array, axis: int, period: int, indices: _Range) -> Array:
     count = stop - start
     if count > period * _MOST_PIECES // 2:
         once = _periodic(input, axis, period, _Range(start, start + period))
-        tiled = jnp.tile(once, [count // period if i == axis else 1 for i in range(input.ndim)])
-        return lax.concatenate([tiled, lax.slice_in_dim(once, 0, count % period, axis=axis)], axis)
+        periods = jnp.tile(once, [count // period if i == axis else 1 for i in range(input.ndim)])
+        return lax.concatenate([periods, lax.slice_in_dim(once, 0, count % period, axis=axis)], axis)
     pieces = []
     while start < stop:
         place = start % period

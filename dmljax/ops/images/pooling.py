@@ -149,9 +149,9 @@ def _averages(image: Array, plan: _Plan, include_padding: bool) -> Array:
 
     def average(image: Array, windows: Sequence[Window]) -> Array:
         # Count the requested padding, but not what windows reach beyond it.
-        counted = tuple(map(Window.after_padding, windows, plan.without_ceil)) if counts_padding else windows
+        divisors = tuple(map(Window.after_padding, windows, plan.without_ceil)) if counts_padding else windows
         total = pooling.window_sums(image.astype(widened(image.dtype)), windows)
-        return _divide(total, counted, include_padding and not counts_padding).astype(image.dtype)
+        return _divide(total, divisors, include_padding and not counts_padding).astype(image.dtype)
 
     return _pool(average, image, plan.windows)
 
@@ -336,8 +336,8 @@ class MaxPooling(NamedTuple):
 
 
 @functools.wraps(_plan)
-def _plan_of_largest(*arguments: Any, **named: Any) -> _Plan:
-    plan = _plan(*arguments, **named)
+def _plan_of_largest(*arguments: Any, **keywords: Any) -> _Plan:
+    plan = _plan(*arguments, **keywords)
     # The pages do not say what the largest of no elements is.
     for i, window in enumerate(plan.windows):
         rule = f"must cover an element of {argument_name('input')} at every position of the window"
@@ -672,11 +672,11 @@ class _WindowedOperator(dml.Operator):
     has_images = True
 
 
-def _windows_fit(image: str, *pooled: str) -> tuple[str, ...]:
+def _windows_fit(image: str, *results: str) -> tuple[str, ...]:
     return (
         dml.each_of_space("WindowSize, Strides, StartPadding, EndPadding and any Dilations", image),
         f"No window is larger than the padded {{{image}}}.",
-        f"{dml.have(pooled)} the batch and channels of {{{image}}}, and one element for each position of the window.",
+        f"{dml.have(results)} the batch and channels of {{{image}}}, and one element for each position of the window.",
     )
 
 

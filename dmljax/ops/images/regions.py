@@ -162,8 +162,8 @@ def roi_pooling(input: ArrayLike, roi: ArrayLike, *, pooled_size: Size2D | int, 
         image, regions = vary_alike((image, regions))
         wide = lax.stop_gradient(regions.astype(widened(regions.dtype)))
         numbers, *corners = jnp.unstack(wide, axis=1)
-        scaled = [product(corner, jnp.full_like(corner, spatial_scale)) for corner in corners]
-        x1, y1, x2, y2 = (lax.round(corner, lax.RoundingMethod.AWAY_FROM_ZERO) for corner in scaled)
+        pixels = [product(corner, jnp.full_like(corner, spatial_scale)) for corner in corners]
+        x1, y1, x2, y2 = (lax.round(corner, lax.RoundingMethod.AWAY_FROM_ZERO) for corner in pixels)
         is_finite = jnp.isfinite(numbers) & jnp.isfinite(x2 - x1) & jnp.isfinite(y2 - y1)
         bins = (_bins(y1, y2, is_finite, height, image.shape[2]), _bins(x1, x2, is_finite, width, image.shape[3]))
         indices = jnp.where(is_finite, jnp.clip(numbers, INDEX_MIN, -INDEX_MIN), 0).astype(np.int32)
@@ -574,36 +574,34 @@ def roi_align_grad(
     require((), of_input or of_roi, "of_input or of_roi must be true", "neither")
     image = _image_of_gradient(input, gradient, output_sizes, is_needed=of_roi or sampling.reduction_function is MAX)
     _align_gradient_sizes(image.shape, gradient.shape, regions.shape, indices.shape)
-    wanted = ["input"] * of_input + ["roi"] * of_roi
+    wrt = ["input"] * of_input + ["roi"] * of_roi
     if 0 in gradient.shape[:2]:
         gradients = {"input": jnp.zeros_like(image), "roi": jnp.zeros_like(regions)}
     else:
-        gradients = _gradients(
-            wanted, image, gradient, regions.reshape(regions.shape[-2:]), indices.reshape(-1), sampling
-        )
+        gradients = _gradients(wrt, image, gradient, regions.reshape(regions.shape[-2:]), indices.reshape(-1), sampling)
     return RoiAlignGradients(
         gradients["input"] if of_input else None, gradients["roi"].reshape(regions.shape) if of_roi else None
     )
 
 
 def _gradients(
-    wanted: Sequence[str], image: Array, gradient: Array, regions: Array, indices: Array, sampling: _Sampling
+    wrt: Sequence[str], image: Array, gradient: Array, regions: Array, indices: Array, sampling: _Sampling
 ) -> dict[str, Array]:
-    """The gradients with respect to the arrays that are wanted, `input` or `roi` or both."""
+    """The gradients with respect to the arrays named in `wrt`: `input`, `roi`, or both."""
     _require_readable(image)
-    size, nothing = Size2D(gradient.shape[3], gradient.shape[2]), jnp.zeros((), widened(image.dtype))
+    size, zero = Size2D(gradient.shape[3], gradient.shape[2]), jnp.zeros((), widened(image.dtype))
 
     def pull(*arrays: Array) -> Any:
         image, gradient, regions, indices = vary_alike(arrays)
         both = {"input": image, "roi": regions}
 
-        def align(changed: dict[str, Array]) -> Array:
-            image, regions = (both | changed).values()
-            return _resize(image, regions, _images_of(indices, image), nothing, size, sampling)
+        def align(replacements: dict[str, Array]) -> Array:
+            image, regions = (both | replacements).values()
+            return _resize(image, regions, _images_of(indices, image), zero, size, sampling)
 
-        _, pull_back = jax.vjp(align, {name: both[name] for name in wanted})
+        _, pull_back = jax.vjp(align, {name: both[name] for name in wrt})
         (gradients,) = pull_back(gradient)
-        return tuple(gradients[name] for name in wanted) if len(wanted) > 1 else gradients[wanted[0]]
+        return tuple(gradients[name] for name in wrt) if len(wrt) > 1 else gradients[wrt[0]]
 
     image_axes, roi_axes = dimension_axes(image), dimension_axes(regions)[:1]
     of_image, of_regions = [None, image_axes[1], None, None], [*roi_axes, None]
@@ -614,8 +612,8 @@ def _gradients(
         (indices, roi_axes),
     ]
     results = {"input": of_image, "roi": of_regions}
-    gradients = call_partitioned(pull, operands, *(results[name] for name in wanted))
-    return dict(zip(wanted, gradients if len(wanted) > 1 else [gradients], strict=True))
+    gradients = call_partitioned(pull, operands, *(results[name] for name in wrt))
+    return dict(zip(wrt, gradients if len(wrt) > 1 else [gradients], strict=True))
 
 
 def _image_of_gradient(input: ArrayLike | None, gradient: Array, sizes: Sequence[int] | None, is_needed: bool) -> Array:

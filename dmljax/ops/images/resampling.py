@@ -340,8 +340,8 @@ def _resample_by_scales(
     if output_sizes is None:
         if factors is None:
             raise InvalidDesc(Problem((), "output_sizes or scales must be given", "neither"))
-        scaled = zip(input.shape, factors, strict=True)
-        output_sizes = [size * factor.numerator // factor.denominator for size, factor in scaled]
+        pairs = zip(input.shape, factors, strict=True)
+        output_sizes = [size * factor.numerator // factor.denominator for size, factor in pairs]
     require_one_each("output_sizes", output_sizes, "input", input.ndim)
     steps = _steps("input", input.shape, output_sizes, factors, sampling)
     return _resample_array(input, output_sizes, steps, sampling)

@@ -261,11 +261,11 @@ def _check_sizes(
     return sizes, _sources(shapes)
 
 
-def _compute(named: dict[str, Array], sizes: _AttentionSizes, source: Mapping[str, str], options: _Options) -> Any:
+def _compute(arrays: dict[str, Array], sizes: _AttentionSizes, source: Mapping[str, str], options: _Options) -> Any:
     """The output, and the present keys and values if wanted, in the type of the queries."""
-    axis_name, dtype = options.axis_name, named[source["query"]].dtype
-    query, key, value = (_of_heads(role, sizes, source, named) for role in _PLACES)
-    keys, values = _after_past("key", key, sizes, named), _after_past("value", value, sizes, named)
+    axis_name, dtype = options.axis_name, arrays[source["query"]].dtype
+    query, key, value = (_of_heads(role, sizes, source, arrays) for role in _PLACES)
+    keys, values = _after_past("key", key, sizes, arrays), _after_past("value", value, sizes, arrays)
     if options.has_present:
         keys, values = [lax.concatenate(keys, 3)], [lax.concatenate(values, 3)]
     first = sizes.past if axis_name is None else lax.axis_index(axis_name) * sizes.queries
@@ -273,12 +273,12 @@ def _compute(named: dict[str, Array], sizes: _AttentionSizes, source: Mapping[st
         query,
         keys,
         values,
-        named["scale"],
-        _over_scores(named.get("relative_position_bias"), sizes),
-        _mask(options.mask_type, sizes, named, is_causal=options.is_causal, first=first),
+        arrays["scale"],
+        _over_scores(arrays.get("relative_position_bias"), sizes),
+        _mask(options.mask_type, sizes, arrays, is_causal=options.is_causal, first=first),
         axis_name,
         precision=options.precision,
-        keys_in_rows=not any(name.startswith("past_") for name in named),
+        keys_in_rows=not any(name.startswith("past_") for name in arrays),
     )
     output = jnp.moveaxis(result, 3, 1).reshape(sizes.shapes()["output"]).astype(dtype)
     if not options.has_present:
@@ -322,8 +322,8 @@ def _check_arrays(arrays: Mapping[str, ArrayLike | None], mask_type: MultiheadAt
     }
     floats = {name: x.dtype for name, x in inputs.items() if name not in converters}
     for name in floats:
-        first, wanted = next(iter(floats.items()))
-        calls.require_type(name, inputs[name], wanted, first)
+        first, dtype = next(iter(floats.items()))
+        calls.require_type(name, inputs[name], dtype, first)
     if "mask" in inputs and inputs["mask"].dtype in FLOATS:
         remedy = "pass floats to add to the scores as relative_position_bias"
         raise InvalidType(Problem("mask", "must be of bool or an integer type", inputs["mask"].dtype, remedy=remedy))
@@ -336,18 +336,18 @@ def _require_shapes(sizes: _AttentionSizes, shapes: Shapes, mask_type: Multihead
         raise InvalidDesc(Problem("mask", "must not be given with a mask_type of NONE"))
     expected = sizes.shapes() | {"mask": sizes.mask(mask_type)}
     for name, shape in shapes.items():
-        wanted = expected[name]
-        if (name, mask_type, shape) == ("mask", _BOOLEAN, (wanted[0], wanted[-1])) and shape[0] != wanted[-2]:
+        whole = expected[name]
+        if (name, mask_type, shape) == ("mask", _BOOLEAN, (whole[0], whole[-1])) and shape[0] != whole[-2]:
             rule, remedy = (
-                f"must have a shape that broadcasts to {wanted}",
+                f"must have a shape that broadcasts to {whole}",
                 "mask[:, None, None] masks keys of each batch",
             )
             raise InvalidDesc(Problem(name, rule, shape, remedy=remedy))
         if name == "relative_position_bias" or (name, mask_type) == ("mask", _BOOLEAN):
-            require_broadcast(name, shape, wanted)
-        elif shape != wanted and not (name == "mask" and (1, *shape) == wanted):
-            rule = f"must have the shape {wanted}"
-            raise InvalidDesc(Problem(name, rule, shape, remedy=remedy_for_open(shape, wanted)))
+            require_broadcast(name, shape, whole)
+        elif shape != whole and not (name == "mask" and (1, *shape) == whole):
+            rule = f"must have the shape {whole}"
+            raise InvalidDesc(Problem(name, rule, shape, remedy=remedy_for_open(shape, whole)))
 
 
 def _inverse_root(size: int, wide: Any) -> Any:
@@ -388,8 +388,8 @@ def _in_buffer(past: Array | None, new: Array, sizes: _AttentionSizes, lengths: 
         past = jnp.zeros_like(new[:, :, :, :0])
     past = lax.slice_in_dim(past, 0, min(sizes.past, sizes.total), axis=3).astype(new.dtype)
     buffer = jnp.pad(past, (*[(0, 0)] * 3, (0, max(sizes.total - sizes.past, 0)), (0, 0)))
-    filled = write_new(buffer.squeeze(2), new.squeeze(2), _near(lengths, sizes))
-    return jnp.expand_dims(filled, 2)
+    cache = write_new(buffer.squeeze(2), new.squeeze(2), _near(lengths, sizes))
+    return jnp.expand_dims(cache, 2)
 
 
 _FAR = 2**30  # a position that no key has
@@ -506,9 +506,9 @@ _PRESENT = ("output_present_key", "output_present_value")
 
 def _implied_scale(call: dml.Call) -> Any:
     """The scale, or 1 / sqrt(head size)."""
-    stacked = call.arrays["stacked_query_key"] or call.arrays["stacked_query_key_value"]
+    tensor = call.arrays["stacked_query_key"] or call.arrays["stacked_query_key_value"]
     heads = call.argument("head_count" if call.operator is MultiheadAttentionDesc else "query_head_count")
-    size = call.arrays["query"].sizes[-1] // heads if stacked is None else stacked.sizes[-1]
+    size = call.arrays["query"].sizes[-1] // heads if tensor is None else tensor.sizes[-1]
     return call.argument("scale") or 1 / math.sqrt(size)
 
 

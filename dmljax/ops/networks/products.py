@@ -97,22 +97,20 @@ def _one_for_each(name: str, parameter: Array, shape: tuple[int, ...], axis: int
     column = parameter[:, None] if parameter.ndim == 1 and axis == _ROWS else parameter
     rows, columns = shape[-2:]
     whole = (*shape[:-2], rows, 1) if axis == _ROWS else (*shape[:-2], 1, columns)
-    expanded = _of_rank(len(shape), column)
-    if expanded.ndim > len(shape) or any(
-        size not in (1, most) for size, most in zip(expanded.shape, whole, strict=True)
-    ):
-        of = f"{rows} rows of a" if axis == _ROWS else f"{columns} columns of b"
-        rule, remedy = f"must have one element, or one for each of the {of}", remedy_for_open(expanded.shape, whole)
+    value = _of_rank(len(shape), column)
+    if value.ndim > len(shape) or any(size not in (1, most) for size, most in zip(value.shape, whole, strict=True)):
+        lines = f"{rows} rows of a" if axis == _ROWS else f"{columns} columns of b"
+        rule, remedy = f"must have one element, or one for each of the {lines}", remedy_for_open(value.shape, whole)
         raise InvalidDesc(Problem(name, rule, f"shape {parameter.shape}", remedy=remedy))
-    return expanded
+    return value
 
 
-def _zero_point(name: str, value: ArrayLike | None, quantized: Array, shape: tuple[int, ...], axis: int) -> Any:
+def _zero_point(name: str, value: ArrayLike | None, matrix: Array, shape: tuple[int, ...], axis: int) -> Any:
     """Returns the zero point `name`, of the type of its matrix, or None."""
     if value is None:
         return None
     point = calls.integer_array(name, value)
-    calls.require_type(name, point, quantized.dtype, name[0])
+    calls.require_type(name, point, matrix.dtype, name[0])
     return _one_for_each(name, point, shape, axis)
 
 
@@ -160,18 +158,18 @@ def _of_rows_and_columns(of_rows: tuple[str, ...], of_columns: tuple[str, ...]) 
             (of_rows, rows, (rows, 1), "row of ATensor"),
             (of_columns, columns, (1, columns), "column of BTensor"),
         )
-        for fields, count, last, of in parameters_by_line:
+        for fields, count, last, line in parameters_by_line:
             for field in fields:
                 tensor = getattr(desc, field)
                 if tensor is None or tensor.element_count == 1 or tensor.sizes == (count,):
                     continue
                 if tensor.sizes != (1,) * (tensor.rank - 2) + last:
-                    rule = f"must have one element, or one for each {of}, with {join_sizes(last)} as the last Sizes"
+                    rule = f"must have one element, or one for each {line}, with {join_sizes(last)} as the last Sizes"
                     yield Problem((desc.member(field).name, "Sizes"), rule, join_sizes(tensor.sizes))
 
     sentences = (
-        f"{dml.name_members(fields)} {'has' if len(fields) == 1 else 'have'} one element, or one for each {of}"
-        for fields, of in (
+        f"{dml.name_members(fields)} {'has' if len(fields) == 1 else 'have'} one element, or one for each {line}"
+        for fields, line in (
             (of_rows, "row of ATensor, with Sizes {{M}} or {{1, 1, M, 1}}"),
             (of_columns, "column of BTensor, with Sizes {{N}} or {{1, 1, 1, N}}"),
         )

@@ -121,15 +121,15 @@ def _network_sizes(
 ) -> dict[str, Sizes]:
     """The sizes of the outputs."""
     of_input, of_recurrence = "steps, batch, input size", "directions, outputs, hidden size"
-    for name, sizes, of in (("input", input, of_input), ("recurrence", recurrence, of_recurrence)):
-        require(name, len(sizes) == 3, f"must have 3 dimensions: {of}", f"shape {sizes}")
+    for name, sizes, dimensions in (("input", input, of_input), ("recurrence", recurrence, of_recurrence)):
+        require(name, len(sizes) == 3, f"must have 3 dimensions: {dimensions}", f"shape {sizes}")
     every = _sizes(gates, len(_DIRECTIONS[direction]), input, recurrence)
     shapes = {"input": input, "weight": weight, "recurrence": recurrence, "bias": bias, "hidden_init": hidden_init}
     more = {"cell_mem_init": cell_mem_init, "sequence_lengths": sequence_lengths, "peephole": peephole}
     for name, shape in (shapes | more).items():
         if shape is not None:
-            what, sizes = zip(*every[name], strict=True)
-            require_sizes(name, shape, sizes, why=f": {', '.join(what)}")
+            reasons, sizes = zip(*every[name], strict=True)
+            require_sizes(name, shape, sizes, why=f": {', '.join(reasons)}")
     return {name: tuple(size for _, size in sizes) for name, sizes in every.items() if name.startswith("output_")}
 
 
@@ -189,24 +189,24 @@ def _run(
 
     def compute(*arrays: Array) -> Any:
         input, weight, *others = vary_alike(arrays)
-        named = dict(zip([*inputs][2:], others, strict=True))
-        lengths = named.pop("sequence_lengths", None)
-        recurrence = named.pop("recurrence")
-        named = {name: x.astype(wide) for name, x in named.items()}
+        tensors = dict(zip([*inputs][2:], others, strict=True))
+        lengths = tensors.pop("sequence_lengths", None)
+        recurrence = tensors.pop("recurrence")
+        tensors = {name: x.astype(wide) for name, x in tensors.items()}
         directions, outputs, hidden = recurrence.shape
         zeros = jnp.zeros_like(input, wide, shape=(directions, input.shape[1], hidden))
-        bias = named.get("bias", jnp.zeros((directions, 2 * outputs), wide))[:, None]
-        peephole = named["peephole"][:, None] if "peephole" in named else None
+        bias = tensors.get("bias", jnp.zeros((directions, 2 * outputs), wide))[:, None]
+        peephole = tensors["peephole"][:, None] if "peephole" in tensors else None
         has_gates_apart = network.may_have_gates_apart and peephole is None and may_be_sharded(weight)
         if has_gates_apart:
             weight, recurrence = (gates_apart(x, gates, 1) for x in (weight, recurrence))
             bias = gates_apart(bias, 2 * gates, 2)
         input_bias, state_bias = jnp.split(bias, 2, 2)
-        initial = [named.get(name, zeros) for name in network.states]
+        initial = [tensors.get(name, zeros) for name in network.states]
         if directions == 1:
-            stacked = recurrence, input_bias, state_bias, peephole, initial
-            recurrence, input_bias, state_bias, peephole, initial = jax.tree.map(lambda x: x[0], stacked)
-        threshold = named.get("clip_threshold")
+            parameters = recurrence, input_bias, state_bias, peephole, initial
+            recurrence, input_bias, state_bias, peephole, initial = jax.tree.map(lambda x: x[0], parameters)
+        threshold = tensors.get("clip_threshold")
         sequence, last = recur(
             make_cell(_Weights(recurrence, input_bias, state_bias, peephole, threshold, precision, has_gates_apart)),
             input,

@@ -210,9 +210,9 @@ def _batch_gradients(
 ) -> BatchNormalizationGradients:
     """The gradients of a batch normalization; in training, that of the input passes through its mean and variance."""
     calls.require_same_shape(input=input, input_gradient=input_gradient)
-    named = {"mean": mean, "variance": variance, "scale": scale}
-    calls.require_same_shape(**named)
-    array, others = _input_and_parameters(input, of_channels=True, input_gradient=input_gradient, **named)
+    parameters = {"mean": mean, "variance": variance, "scale": scale}
+    calls.require_same_shape(**parameters)
+    array, others = _input_and_parameters(input, of_channels=True, input_gradient=input_gradient, **parameters)
     x, gradient, average, spread, factor = _wide(array, *others)
     axes, inverse = _repeated_axes(factor), lax.rsqrt(spread + epsilon)
     normal = (x - average) * inverse

@@ -107,9 +107,9 @@ def _arg_reduce(
 ) -> Array:
     input, dtype = calls.real_array("input", input), jnp.dtype(dtype)
     axes = calls.normal_axes(axes, input)
-    reduced = math.prod(input.shape[axis] for axis in axes)
-    require("input", reduced != 0, f"must not be empty along axes {axes}", f"shape {input.shape}")
-    last = largest_size(reduced) - 1
+    count = math.prod(input.shape[axis] for axis in axes)
+    require("input", count != 0, f"must not be empty along axes {axes}", f"shape {input.shape}")
+    last = largest_size(count) - 1
     calls.require_holds(dtype, "indices", last)
     position = extreme_position(input, axes, largest=largest, last=direction is AxisDirection.DECREASING)
     return positions_as(dtype, position)
