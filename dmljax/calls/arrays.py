@@ -96,7 +96,7 @@ def operands(convert: Callable[[Where, ArrayLike], Array] = real_array, **values
     return broadcast(**of_one_type(convert, **values))
 
 
-def floats_alike(**values: ArrayLike | None) -> dict[str, Array]:
+def floats_of_one_type(**values: ArrayLike | None) -> dict[str, Array]:
     """The `values` that are present as floats, all of the type of the first."""
     return of_one_type(float_array, **{name: value for name, value in values.items() if value is not None})
 

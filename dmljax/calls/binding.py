@@ -15,7 +15,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def bound_arguments(
+def bind_arguments(
     function: str,
     signature: inspect.Signature,
     args: Sequence[Any],
@@ -50,7 +50,7 @@ def bound_arguments(
 
 
 def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
-    """Makes a function or an `__init__` check arguments as `bound_arguments` does, and hides dmljax's frames."""
+    """Makes a function or an `__init__` check arguments as `bind_arguments` does, and hides dmljax's frames."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -64,7 +64,7 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
             of_instance = 1 if parameters[:1] and parameters[0].name == "self" else 0
             name = type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__
             with within(name):
-                bound_arguments(name, inspect.Signature(parameters[of_instance:]), args[of_instance:], kwargs)
+                bind_arguments(name, inspect.Signature(parameters[of_instance:]), args[of_instance:], kwargs)
             raise
 
     return call

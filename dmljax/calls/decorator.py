@@ -29,7 +29,7 @@ from dmljax.calls.arguments import (
     require_available,
     spell_type,
 )
-from dmljax.calls.binding import bound_arguments
+from dmljax.calls.binding import bind_arguments
 from dmljax.calls.documentation import documentation
 from dmljax.errors import DmlError, Path, Problem, Unsupported, hide_frames
 from dmljax.foundation.checks import JAX_ARRAYS
@@ -54,24 +54,24 @@ def operator_function(function: Callable[P, R]) -> Callable[P, R]:
     read = {key: read_annotation(annotation) for key, annotation in function.__annotations__.items()}
     kinds = {key: kind for key, (kind, _) in read.items()}
     function.__annotations__ = {key: own_type for key, (_, own_type) in read.items()} | {"return": result}
-    called: _Call | None = None  # made at the first call, as programs call few of the operators
+    operator: _Call | None = None  # made at the first call, as programs call few of the operators
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        nonlocal called
-        if called is None:
-            called = _Call(function, kinds)
+        nonlocal operator
+        if operator is None:
+            operator = _Call(function, kinds)
         try:
-            statics, values = called.bound(args, kwargs)
+            statics, values = operator.bind(args, kwargs)
             record = _RECORD.get()
             try:
                 if record is None:
-                    return called.compiled(statics, *values)
-                return called.record_call(record, statics, values)
+                    return operator.compiled(statics, *values)
+                return operator.record_call(record, statics, values)
             except DmlError:
                 raise
             except Undecided as error:
-                raise Unsupported(explain_undecided(error, called.shapes(values))) from None
+                raise Unsupported(explain_undecided(error, operator.shapes(values))) from None
         except DmlError as error:
             error.operator = function.__name__
             hide_frames(error)
@@ -111,7 +111,7 @@ _RECORD: ContextVar[list[RecordedCall] | None] = ContextVar("_RECORD", default=N
 
 
 @contextmanager
-def recorded_calls() -> Iterator[list[RecordedCall]]:
+def record_calls() -> Iterator[list[RecordedCall]]:
     """Records the calls of operators in a block, except those made by other operators."""
     calls: list[RecordedCall] = []
     token = _RECORD.set(calls)
@@ -122,7 +122,7 @@ def recorded_calls() -> Iterator[list[RecordedCall]]:
 
 
 @contextmanager
-def unrecorded_calls() -> Iterator[None]:
+def ignore_calls() -> Iterator[None]:
     """Records no calls of operators in a block."""
     token = _RECORD.set(None)
     try:
@@ -196,10 +196,10 @@ class _Call:
         compute.__name__ = compute.__qualname__ = function.__name__  # the name of the compiled module
         return compute
 
-    def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], Sequence[Any]]:
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], Sequence[Any]]:
         """The static arguments and the arrays of a call, which `compiled` takes."""
         if kwargs or len(args) not in self.tails:
-            values, statics = self._bind(args, kwargs)
+            values, statics = self._bind_names(args, kwargs)
         else:
             values, statics = args + self.tails[len(args)], self.default_statics
         if self.has_sequences:
@@ -219,7 +219,7 @@ class _Call:
         """Calls `compiled` under a unique name, and records the arguments that the jaxpr lacks."""
 
         def run(*values: Any) -> Any:
-            with unrecorded_calls():
+            with ignore_calls():
                 return self.compiled(statics, *values)
 
         run.__name__ = run.__qualname__ = f"{self.name}:{len(record)}"
@@ -228,14 +228,14 @@ class _Call:
         record.append(RecordedCall(run.__name__, self.name, arrays, static, results))
         return results
 
-    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    def _bind_names(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """Returns the arrays and numbers, and the static arguments, each in the order of the parameters."""
         if "axis" in kwargs and "axes" in self.statics and "axes" not in kwargs:  # as jax.numpy calls it
             kwargs = {"axes" if key == "axis" else key: value for key, value in kwargs.items()}
         arguments = dict(zip(self.by_position, args, strict=False)) | kwargs
         is_each_once = len(arguments) == len(args) + len(kwargs)
         if not (is_each_once and self.required <= arguments.keys() <= self.parameters.keys()):
-            bound_arguments(self.name, self.signature, args, kwargs, self.twins())  # which refuses them
+            bind_arguments(self.name, self.signature, args, kwargs, self.twins())  # which refuses them
         statics = list(self.default_statics)
         for i, (key, parameter) in enumerate(self.statics.items()):
             if key in arguments:

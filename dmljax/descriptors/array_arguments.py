@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from dmljax.calls.arguments import Shown
-from dmljax.calls.binding import bound_arguments
+from dmljax.calls.binding import bind_arguments
 from dmljax.descriptors.members import Leaf
 from dmljax.descriptors.tensor import TensorDesc
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, Unsupported
@@ -49,7 +49,7 @@ def bind_arrays(
     if any(count is not None for count in counts.values()):
         values = _bind_leaves(counts, leaves, args, kwargs)
     else:
-        values = list(bound_arguments(function, signature(counts), args, kwargs).values())
+        values = list(bind_arguments(function, signature(counts), args, kwargs).values())
     return [
         require_match(leaf.path, leaf.tensor, array(leaf.path, value))
         for leaf, value in zip(leaves, values, strict=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 import dmljax
 from dmljax import directml
-from dmljax.calls.decorator import RecordedCall, recorded_calls
+from dmljax.calls.decorator import RecordedCall, record_calls
 from dmljax.descriptors.base import Operator
 from dmljax.descriptors.tensor import packed_strides
 from dmljax.examples.example import Example
@@ -44,7 +44,7 @@ def page_examples(operator: type[Operator]) -> Sequence[Example]:
             title, _, remark = heading.partition("\n")
             expected = eval(piece.want, names)  # noqa: S307
             values = expected if isinstance(expected, tuple) else (expected,)
-            with jax.enable_x64(False), recorded_calls() as calls:  # numbers become float32, as in DirectML
+            with jax.enable_x64(False), record_calls() as calls:  # numbers become float32, as in DirectML
                 jax.eval_shape(functools.partial(eval, piece.source.strip(), names))
                 examples.append(_example(calls[0], values, title, remark, is_of_page=True))
     return examples
@@ -56,7 +56,7 @@ def docstring_example(operator: type[Operator]) -> Example:
     name = operator.function.__name__
     names = _public_names() | {"jax": jax, "jnp": jnp, "np": np}
     for shown in _PARSER.get_examples(inspect.getdoc(getattr(dmljax, name)) or ""):
-        with jax.enable_x64(False), recorded_calls() as calls:
+        with jax.enable_x64(False), record_calls() as calls:
             exec(shown.source, names)  # noqa: S102
             for call in calls:
                 if call.operator == name:

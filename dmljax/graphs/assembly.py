@@ -62,7 +62,7 @@ def first_readers(nodes: Mapping[str, Operator], edges: Mapping[str, str]) -> di
     return readers
 
 
-def given_tensors(members: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
+def walk_tensors(members: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
     """Yields the path and value of each tensor; a member is a tensor, a list of tensors or None."""
     for field, value in members.items():
         if isinstance(value, list):
@@ -71,7 +71,7 @@ def given_tensors(members: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
             yield (field,), value
 
 
-def mapped_tensor(function: Callable[[Any], Any], value: Any) -> Any:
+def map_tensor(function: Callable[[Any], Any], value: Any) -> Any:
     """Applies a function to a member's tensor, or to each tensor in a list; None stays None."""
     if isinstance(value, list):
         return [function(tensor) for tensor in value]

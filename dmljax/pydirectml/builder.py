@@ -10,9 +10,9 @@ import numpy as np
 from dmljax import directml
 from dmljax.descriptors import Operator
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Where, require, within
-from dmljax.graphs.assembly import Assembly, given_tensors, mapped_tensor
+from dmljax.graphs.assembly import Assembly, map_tensor, walk_tensors
 from dmljax.pydirectml.enumerations import ExecutionFlags
-from dmljax.pydirectml.tensors import TensorData, TensorDesc, stored_array, stored_desc
+from dmljax.pydirectml.tensors import TensorData, TensorDesc, storage_array, storage_desc
 from dmljax.text import show
 from dmljax.types import DataType, FeatureLevel
 
@@ -32,7 +32,7 @@ class Expression:
     def get_output_desc(self) -> TensorDesc:
         """The tensor's type, sizes and layout."""
         require_builder("expression", self)
-        return TensorDesc._of(self._view)
+        return TensorDesc._from_desc(self._view)
 
     def _become(self, other: "Expression") -> "Expression":
         self._builder, self._source, self._view = other._builder, other._source, other._view
@@ -157,7 +157,7 @@ class GraphBuilder:
         part.keep(output._source for output in outputs)
         inputs = self._inputs_of(set(part.edges.values()))
         part.rename({source: _input_name(index) for index, source in inputs.items()})
-        part.inputs = {_input_name(index): stored_desc(self._inputs[source][1]) for index, source in inputs.items()}
+        part.inputs = {_input_name(index): storage_desc(self._inputs[source][1]) for index, source in inputs.items()}
         by_name = {f"output_{i}": output for i, output in enumerate(outputs)}
         return part.finish(
             {name: output._source for name, output in by_name.items()},
@@ -242,7 +242,7 @@ class Binding:
             self._builder = require_builder("expr", expr)
             rule = "must be an input made by input_tensor; compute returns the results of operators"
             require("expr", expr._source not in self._builder._outputs, rule, expr._source)
-            self._array = stored_array(expr._view, data)
+            self._array = storage_array(expr._view, data)
 
 
 class Device:
@@ -318,7 +318,7 @@ def add_operator(
     """
     given_sizes = attributes.pop("output_sizes", ())
     with within(operator.type):
-        leaves = dict(given_tensors(inputs)) or {(field,): None for field in inputs}
+        leaves = dict(walk_tensors(inputs)) or {(field,): None for field in inputs}
         builders = {path: require_builder(path, expression) for path, expression in leaves.items()}
         builder = next(iter(builders.values()))
         for path, owner in builders.items():
@@ -327,7 +327,7 @@ def add_operator(
         sizes = tuple(given_sizes or first.sizes)
         types = {field: DataType.UINT32 if field == "output_indices" else first.data_type for field in outputs}
         tensors = {field: directml.TensorDesc(data_type, sizes) for field, data_type in types.items()}
-    descs = {name: mapped_tensor(lambda expression: expression._view, operand) for name, operand in inputs.items()}
+    descs = {name: map_tensor(lambda expression: expression._view, operand) for name, operand in inputs.items()}
     desc = operator(**descs, **tensors, **attributes)
     whole = desc if given_sizes else desc.with_inferred_sizes(FeatureLevel[f"FL_{LEVEL}"])
     return builder._add(whole, leaves.values())

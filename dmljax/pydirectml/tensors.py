@@ -77,7 +77,7 @@ class TensorDesc:
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        arguments = _bound(args, kwargs)
+        arguments = _bind(args, kwargs)
         policy = arguments.get("tensor_policy", TensorPolicy.default)
         strides = arguments.get("strides", policy.strides(arguments["sizes"]))
         with within("TensorDesc"):
@@ -91,7 +91,7 @@ class TensorDesc:
             )
 
     @classmethod
-    def _of(cls, desc: directml.TensorDesc) -> "TensorDesc":
+    def _from_desc(cls, desc: directml.TensorDesc) -> "TensorDesc":
         result = cls.__new__(cls)
         result._desc = desc
         return result
@@ -131,7 +131,7 @@ class TensorDesc:
         return f"dml.TensorDesc of type {int(self.data_type)} and shape [{sizes}] with flags {int(self.flags)}"
 
 
-def _bound(args: Any, kwargs: Any) -> dict[str, Any]:
+def _bind(args: Any, kwargs: Any) -> dict[str, Any]:
     """Binds the arguments to the first form that fits them."""
     for form in _FORMS:
         try:
@@ -145,7 +145,7 @@ def _bound(args: Any, kwargs: Any) -> dict[str, Any]:
     raise InvalidType(Problem((), f"TensorDesc takes {forms}", ", ".join(texts) or "nothing"))
 
 
-def stored_desc(desc: directml.TensorDesc) -> directml.TensorDesc:
+def storage_desc(desc: directml.TensorDesc) -> directml.TensorDesc:
     """The desc of the array that represents an input: packed, with size 1 where a stride of 0 repeats an element.
 
     If other strides remain, it is the one-dimensional buffer.
@@ -157,13 +157,13 @@ def stored_desc(desc: directml.TensorDesc) -> directml.TensorDesc:
     return directml.TensorDesc(desc.data_type, sizes if full_desc.is_packed else (desc.span,))
 
 
-def stored_array(desc: directml.TensorDesc, data: Any) -> jax.Array:
-    """Converts the data that a program binds to an input to the array of `stored_desc`.
+def storage_array(desc: directml.TensorDesc, data: Any) -> jax.Array:
+    """Converts the data that a program binds to an input to the array of `storage_desc`.
 
     As in the binding, data is converted to float32 and its bytes are reinterpreted as the tensor's type; but data that
     already has the tensor's type is taken as is.
     """
-    buffer_desc = stored_desc(desc)
+    buffer_desc = storage_desc(desc)
     try:
         array = np.asarray(data)
     except ValueError as error:  # rows of different lengths

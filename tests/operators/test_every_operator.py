@@ -49,7 +49,7 @@ from operator_calls import (
 
 import dmljax
 from dmljax import directml
-from dmljax.calls.decorator import recorded_calls
+from dmljax.calls.decorator import record_calls
 from dmljax.directml import OPERATORS, DataType, FeatureLevel, InvalidDesc
 from dmljax.errors import DmlError, spell_path
 from dmljax.examples import examples_of
@@ -229,7 +229,7 @@ def test_a_lowered_desc_refuses_other_arrays_by_name(operator: str) -> None:
 def test_a_python_number_takes_the_type_of_the_arrays_beside_it(operator: str) -> None:
     function = getattr(dmljax, function_name(operator))
     for desc in typed_descs(operator):
-        with recorded_calls() as calls:
+        with record_calls() as calls:
             jax.eval_shape(directml.lower(desc), *random_inputs(desc))
         for call in calls:
             of_type = {key: np.ones(x.shape, x.dtype) for key, x in call.arrays.items() if isinstance(x, jax.Array)}

@@ -13,7 +13,7 @@ from dmljax import directml
 from dmljax.descriptors.base import Operator
 from dmljax.descriptors.tensor import packed_strides
 from dmljax.errors import DmlError, InvalidDesc, Path, Problem
-from dmljax.graphs.assembly import Assembly, given_tensors, mapped_tensor
+from dmljax.graphs.assembly import Assembly, map_tensor, walk_tensors
 from dmljax.graphs.to_graph.views import View, desc_of
 from dmljax.text import join_sizes, unused_name
 from dmljax.types import LATEST
@@ -84,18 +84,18 @@ class Builder(Assembly):
 
         `outputs` gives the types and sizes of the outputs by field.
         """
-        read_descs = {key: mapped_tensor(lambda view: view.desc, tensor) for key, tensor in inputs.items()}
-        made_descs = {key: mapped_tensor(lambda output: desc_of(*output), tensor) for key, tensor in outputs.items()}
+        read_descs = {key: map_tensor(lambda view: view.desc, tensor) for key, tensor in inputs.items()}
+        made_descs = {key: map_tensor(lambda output: desc_of(*output), tensor) for key, tensor in outputs.items()}
         desc = operator(**read_descs, **made_descs, **attributes)
         broken = tuple(desc.problems(LATEST))
         if broken:
             raise InvalidDesc(*broken)
         in_order = {member.field: inputs.get(member.field) for member in operator.members()}
-        read = (view.source for _, view in given_tensors(in_order))
+        read = (view.source for _, view in walk_tensors(in_order))
         sources = self.add_node(unused(self.name + suffix, self.nodes), desc, read)
         return [
             View(source, np.dtype(dtype), tuple(sizes), packed_strides(sizes))
-            for source, (_, (dtype, sizes)) in zip(sources, given_tensors(outputs), strict=True)
+            for source, (_, (dtype, sizes)) in zip(sources, walk_tensors(outputs), strict=True)
         ]
 
     def elementwise(

@@ -14,7 +14,7 @@ from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, HasOutput
 from dmljax.descriptors.members import SCALAR_TYPE, Array, Enumeration, Member, Struct
 from dmljax.foundation.scalars import ScaleBias
 from dmljax.foundation.sizes import with_leading_ones
-from dmljax.graphs.assembly import given_tensors, mapped_tensor
+from dmljax.graphs.assembly import map_tensor, walk_tensors
 from dmljax.graphs.to_graph.builder import Builder, NoOperator, Output, product
 from dmljax.graphs.to_graph.primitives import pad
 from dmljax.graphs.to_graph.views import View, desc_of
@@ -91,7 +91,7 @@ class OperatorCall:
             if isinstance(value, tuple):  # drop empty arrays, which DirectML does not have
                 value = [view for view in value if view is not None and 0 not in view.sizes]
             views[member.field] = value
-        dtype = next((view.dtype for _, view in given_tensors(views) if not view.is_weak), None)
+        dtype = next((view.dtype for _, view in walk_tensors(views) if not view.is_weak), None)
         return {field: self._with_type(field, value, dtype) for field, value in views.items()}
 
     def _with_type(self, field: str, value: Any, dtype: Any) -> Any:
@@ -148,7 +148,7 @@ class OperatorCall:
     def of_one_rank(self) -> list[View]:
         """Prepends dimensions of size 1 so that all tensors have the same rank."""
         inputs, outputs = self.inputs(), self._present_outputs()
-        cells, views = self.level, [view for _, view in given_tensors(inputs)]
+        cells, views = self.level, [view for _, view in walk_tensors(inputs)]
         ranks = [len(sizes) for sizes in (*(view.sizes for view in views), *(sizes for _, sizes in self.outputs))]
         rank = max([1, *ranks, *(cells[field].ranks[0] for field in (*inputs, *outputs) if field in cells)])
         first = views[0] if views else None
@@ -156,11 +156,11 @@ class OperatorCall:
         if self.name in ("FOLD", "UNFOLD"):  # their tensors have different ranks
             rank, shift = 1, 0
         operands: dict[str, Any] = {
-            field: mapped_tensor(lambda view: self.builder.reshape(view, with_leading_ones(view.sizes, rank)), tensor)
+            field: map_tensor(lambda view: self.builder.reshape(view, with_leading_ones(view.sizes, rank)), tensor)
             for field, tensor in inputs.items()
         }
         longer = {
-            field: mapped_tensor(lambda output: (output[0], with_leading_ones(output[1], rank)), tensor)
+            field: map_tensor(lambda output: (output[0], with_leading_ones(output[1], rank)), tensor)
             for field, tensor in outputs.items()
         }
         views = self.builder.add(self.operator, operands, longer, **self.attributes(shift, first))

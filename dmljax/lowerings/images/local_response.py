@@ -18,7 +18,7 @@ def local_response(
     x: Array, alpha: Array, beta: Array, bias: Array, *, axes: tuple[int, ...], local_size: int
 ) -> Array:
     """`x / (bias + alpha / float(local_size) * squares) ** beta`, with the sum of the squares around each element."""
-    return _divided_by_power(x, _base(x, alpha, bias, axes, local_size), beta)
+    return _divide_by_power(x, _base(x, alpha, bias, axes, local_size), beta)
 
 
 def local_response_gradient(
@@ -26,14 +26,14 @@ def local_response_gradient(
 ) -> Array:
     """The gradient with respect to `x`, from `gradient`, the gradient with respect to the result."""
     base = _base(x, alpha, bias, axes, local_size)
-    direct = _divided_by_power(gradient, base, beta)
+    direct = _divide_by_power(gradient, base, beta)
     # An element contributes to the sums of the elements whose regions contain it, which are those in its mirrored
     # region.
     sums = _sums_around(direct * x / base, axes, local_size, is_mirrored=True)
     return direct - 2 * beta * alpha / float(local_size) * x * sums
 
 
-def _divided_by_power(x: Array, base: Array, exponent: Array) -> Array:
+def _divide_by_power(x: Array, base: Array, exponent: Array) -> Array:
     return quotient(x, lax.pow(base, jnp.broadcast_to(exponent, base.shape)))
 
 

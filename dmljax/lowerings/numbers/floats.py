@@ -63,7 +63,7 @@ def is_not_negative(x: Array) -> Array:
     """True where `x` is NaN, +0 or positive, by one comparison of floats, for loops that XLA cannot vectorize."""
     if x.dtype not in FLOATS:
         return x >= np.zeros((), x.dtype)
-    bits, infinity, negative_zero = _unsigned(x)
+    bits, infinity, negative_zero = _view_bits(x)
     # The bits from -0 to -inf form one range; all other numbers and NaN are outside it.
     return lax.gt(bits - negative_zero, infinity)
 
@@ -77,7 +77,7 @@ def is_above_zero(x: Array) -> Array:
     """True where `x > 0` as in IEEE 754; one comparison for floats."""
     if x.dtype not in FLOATS:
         return x > np.zeros((), x.dtype)
-    bits, infinity, _ = _unsigned(x)
+    bits, infinity, _ = _view_bits(x)
     return lax.lt(bits - bits.dtype.type(1), infinity)  # 0 - 1 is the largest integer
 
 
@@ -85,7 +85,7 @@ def is_below_zero(x: Array) -> Array:
     """True where `x < 0` as in IEEE 754; one comparison for floats."""
     if x.dtype not in FLOATS:
         return x < np.zeros((), x.dtype)
-    bits, infinity, negative_zero = _unsigned(x)
+    bits, infinity, negative_zero = _view_bits(x)
     return lax.lt(bits - (negative_zero + bits.dtype.type(1)), infinity)
 
 
@@ -98,7 +98,7 @@ def sign(x: Array) -> Array:
     return jnp.where((magnitude != 0) & (magnitude <= infinity_bits(x)), ones, jnp.zeros_like(x))
 
 
-def _unsigned(x: Array) -> tuple[Array, Array, Any]:
+def _view_bits(x: Array) -> tuple[Array, Array, Any]:
     """The bits of `x`, of infinity and of -0, as unsigned integers."""
     unsigned = np.dtype(f"uint{x.dtype.itemsize * 8}")
     bits, infinity = (lax.bitcast_convert_type(y, unsigned) for y in (x, jnp.full((), np.inf, x.dtype)))

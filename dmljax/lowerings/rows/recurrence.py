@@ -54,7 +54,7 @@ def recur(
 ) -> tuple[Array | None, State]:
     """The output of each step, in the type of `input`, if `has_sequence`, and the states after the last step.
 
-    `input` is (steps, batch, features), and `weight` is (directions, outputs, features) or a result of `gates_apart`.
+    `input` is (steps, batch, features), and `weight` is (directions, outputs, features) or a result of `split_gates`.
     `lengths` has the length of each sequence in the batch. A step beyond it outputs 0 and keeps the states; its input
     affects nothing, not even derivatives.
     """
@@ -92,7 +92,7 @@ class _LoopInputs(NamedTuple):
     dtype: Any
     has_sequence: bool
 
-    def together(self, each: Sequence[Array]) -> Array:
+    def join_directions(self, each: Sequence[Array]) -> Array:
         """The directions of a step as one array."""
         return jnp.stack(each) if self.reverses == BOTH else each[0]
 
@@ -106,7 +106,7 @@ def _loop(cell: Cell, steps: _LoopInputs, initial: State, *, is_on_cpu: bool) ->
     states = _total if carries_summands else lambda carry: carry
 
     def update(before: State, products: Sequence[Array]) -> State:
-        summands = steps.together(products).astype(wide)
+        summands = steps.join_directions(products).astype(wide)
         summands = summands + cell.bias if bias_is_in_step else summands
         after = cell.step(summands, states(before), recurrence, is_on_cpu)
         after = _total(after) if cell.has_summands and not carries_summands else after
@@ -117,7 +117,7 @@ def _loop(cell: Cell, steps: _LoopInputs, initial: State, *, is_on_cpu: bool) ->
         after = update(before, products)
         output = states(after)[0].astype(dtype) if steps.has_sequence else None
         if within is not None:
-            is_within = steps.together(within)
+            is_within = steps.join_directions(within)
             output = None if output is None else jnp.where(is_within, output, 0)
             after = tuple(jnp.where(is_within, new, old) for new, old in zip(after, before, strict=True))
         return after, output
@@ -183,7 +183,7 @@ def state_product(state: Array, weights: Array, precision: Any) -> Array:
     return lax.dot_general(narrow, weights, dimensions, precision=precision, preferred_element_type=wide)
 
 
-def gates_apart(x: Array, gates: int, axis: int) -> Array:
+def split_gates(x: Array, gates: int, axis: int) -> Array:
     """`x` with a new dimension for the gates, which follow each other along `axis`.
 
     Devices that divide the outputs then exchange weights before the loop, so that each has its features of all gates,

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
-from dmljax.calls.decorator import unrecorded_calls
+from dmljax.calls.decorator import ignore_calls
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported, inside
 from dmljax.foundation.open_sizes import Undecided, explain_undecided
 from dmljax.lowerings.images.channels import are_channels_last, network_of
@@ -281,7 +281,7 @@ def _compute_now(handler: Handler, node: Node, inputs: Sequence[Value], argument
     def run() -> Results:
         return _trace(handler, node, inputs, arguments, False)
 
-    with jax.ensure_compile_time_eval(), jax.enable_x64(True), unrecorded_calls():
+    with jax.ensure_compile_time_eval(), jax.enable_x64(True), ignore_calls():
         if sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(run))) > MAX_FOLDED:
             return None
         results: Results = jax.device_get(run())

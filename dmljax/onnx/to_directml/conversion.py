@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from dmljax.calls.decorator import recorded_calls
+from dmljax.calls.decorator import record_calls
 from dmljax.descriptors.lowering import lower
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Path, Problem, Unsupported
 from dmljax.foundation.checks import integers
@@ -225,7 +225,7 @@ class _Tracer(Interpreter):
 
     def _convert(self, place: Path, function: Callable[..., Any], views: Sequence[View]) -> Sequence[View]:
         """The results of a function of arrays, as nodes of the graph."""
-        with recorded_calls() as calls:
+        with record_calls() as calls:
             closed = jax.make_jaxpr(function)(*(view.struct for view in views))
         return self.builder.convert(place, closed, calls, views)
 

@@ -118,7 +118,7 @@ _SINCE_1_0 = dml.support(FL_1_0=dml.rows(dml.RANK_4, FLOAT, indices=UINT32)) | _
 # GATHER
 
 
-def _gathered_sizes(input: Sizes, indices: Sizes, axis: int) -> Sizes:
+def _gather_sizes(input: Sizes, indices: Sizes, axis: int) -> Sizes:
     return replace_at(input, axis, *indices)
 
 
@@ -137,7 +137,7 @@ def gather(input: ArrayLike, indices: ArrayLike, *, axis: int) -> Array:
     """
     input, indices = _arrays(input, indices)
     axis = calls.normal_axis(axis, input)
-    output_shape = _gathered_sizes(input.shape, indices.shape, axis)
+    output_shape = _gather_sizes(input.shape, indices.shape, axis)
     input_axes, indices_axes = dimension_axes(input), dimension_axes(indices)
     output_axes = replace_at(input_axes, axis, *indices_axes)
     operands = [(input, input_axes), (indices, indices_axes)]
@@ -193,7 +193,7 @@ class _Gathering(dml.Operator):
     rules = dml.page_rules(dml.same_rank("indices", "input", "output"), dml.same_type("input", "output"))
 
 
-class GatherDesc(_Gathering, function=gather, infer=_gathered_sizes):
+class GatherDesc(_Gathering, function=gather, infer=_gather_sizes):
     axis: dml.Uint
     index_dimensions: dml.Uint
     implied = {"index_dimensions": lambda call: len(call.arrays["indices"].sizes)}
@@ -537,7 +537,7 @@ def _flat_place(position: Array, shape: Sequence[int], axis: int) -> Array:
     return jnp.where(position == number(shape[axis], position.dtype), number(math.prod(shape), position.dtype), place)
 
 
-def _scattered_sizes(input: Sizes, indices: Sizes, updates: Sizes, axis: int) -> Sizes:
+def _scatter_sizes(input: Sizes, indices: Sizes, updates: Sizes, axis: int) -> Sizes:
     require_sizes("updates", updates, _element_sizes(input, indices, axis), of="indices")
     return input
 
@@ -568,7 +568,7 @@ def scatter(
     """
     input, indices, updates = _scatter_arrays(input, indices, updates)
     axis = calls.normal_axis(axis, input)
-    _scattered_sizes(input.shape, indices.shape, updates.shape, axis)
+    _scatter_sizes(input.shape, indices.shape, updates.shape, axis)
     return scatter_checked(input, indices, updates, axis, "only" if unique_indices else "last")
 
 
@@ -607,7 +607,7 @@ class _Scattering(dml.Operator):
     )
 
 
-class ScatterDesc(_Scattering, function=scatter, infer=_scattered_sizes):
+class ScatterDesc(_Scattering, function=scatter, infer=_scatter_sizes):
     axis: dml.Uint
     support = _SINCE_1_0  # from the page's table; the feature level history has the operator since 2_0
     rules = dml.page_rules(
@@ -625,7 +625,7 @@ class ScatterElementsDesc(ScatterDesc, alias="DML_OPERATOR_SCATTER_ELEMENTS"):
     """`DML_SCATTER_ELEMENTS_OPERATOR_DESC`, directml.h's other name for `ScatterDesc`."""
 
 
-def _scattered_tuple_sizes(input: Sizes, indices: Sizes, updates: Sizes) -> Sizes:
+def _scatter_nd_sizes(input: Sizes, indices: Sizes, updates: Sizes) -> Sizes:
     source = "indices before its last dimension, and that of a block of input"
     require_sizes("updates", updates, _tuple_sizes(input, indices), of=source)
     return input
@@ -657,7 +657,7 @@ def scatter_nd(
     [[3, 4], [0, 0], [5, 6]]
     """
     input, indices, updates = _scatter_arrays(input, indices, updates)
-    _scattered_tuple_sizes(input.shape, indices.shape, updates.shape)
+    _scatter_nd_sizes(input.shape, indices.shape, updates.shape)
     length = indices.shape[-1]
     bounds, block = input.shape[:length], input.shape[length:]
     if updates.size == 0 or input.size == 0:
@@ -680,7 +680,7 @@ def scatter_nd(
     return call_partitioned(overwrite, operands, dimension_axes(input))
 
 
-class ScatterNdDesc(_Tuples, _Scattering, function=scatter_nd, infer=_scattered_tuple_sizes):
+class ScatterNdDesc(_Tuples, _Scattering, function=scatter_nd, infer=_scatter_nd_sizes):
     support = _SINCE_2_1
     rules = dml.page_rules(
         *_Scattering.rules,
@@ -702,7 +702,7 @@ class ScatterNdDesc(_Tuples, _Scattering, function=scatter_nd, infer=_scattered_
 # REVERSE_SUBSEQUENCES
 
 
-def _reversed_sizes(input: Sizes, sequence_lengths: Sizes, axis: int) -> Sizes:
+def _reverse_subsequences_sizes(input: Sizes, sequence_lengths: Sizes, axis: int) -> Sizes:
     source = f"input with size 1 along axis {axis}"
     require_sizes("sequence_lengths", sequence_lengths, replace_at(input, axis, 1), of=source)
     return input
@@ -728,7 +728,7 @@ def reverse_subsequences(input: ArrayLike, sequence_lengths: ArrayLike, *, axis:
     input = calls.real_array("input", input)
     lengths = calls.integer_array("sequence_lengths", sequence_lengths)
     axis = calls.normal_axis(axis, input)
-    _reversed_sizes(input.shape, lengths.shape, axis)
+    _reverse_subsequences_sizes(input.shape, lengths.shape, axis)
     if input.size == 0:
         return input
     dtype = index_dtype("input", input.shape[axis])
@@ -744,7 +744,7 @@ def reverse_subsequences(input: ArrayLike, sequence_lengths: ArrayLike, *, axis:
     return call_partitioned(reverse, [(input, input_axes), (lengths, lengths_axes)], input_axes)
 
 
-class ReverseSubsequencesDesc(dml.Operator, function=reverse_subsequences, infer=_reversed_sizes):
+class ReverseSubsequencesDesc(dml.Operator, function=reverse_subsequences, infer=_reverse_subsequences_sizes):
     input: dml.Input
     sequence_lengths: dml.Input
     output: dml.Output

@@ -50,7 +50,7 @@ def _require_numbers(image: str, rank: int, starts: Sizes, sizes: Sizes, strides
         require_count(("sizes", i), size, 1)
 
 
-def _sliced_sizes(input: Sizes, starts: Sizes, sizes: Sizes, strides: Sizes) -> Sizes:
+def _slice_sizes(input: Sizes, starts: Sizes, sizes: Sizes, strides: Sizes) -> Sizes:
     _require_numbers("input", len(input), starts, sizes, strides)
     for i, (start, size, stride) in enumerate(zip(starts, sizes, strides, strict=True)):
         require_count(("strides", i), stride, 1)
@@ -84,7 +84,7 @@ def slice(
     """
     input = calls.real_array("input", input)
     strides = _strides_of(strides, sizes)
-    sizes = _sliced_sizes(input.shape, tuple(starts), tuple(sizes), strides)
+    sizes = _slice_sizes(input.shape, tuple(starts), tuple(sizes), strides)
     return _take_strided(input, starts, sizes, strides)
 
 
@@ -106,7 +106,9 @@ def _require_reached(place: Path, counts: Sizes, most: Sizes) -> None:
         require((*place, i), fits(count, limit), rule, count)
 
 
-def _taken_sizes(input: Sizes, starts: Sizes, sizes: Sizes, strides: Sizes, output_sizes: Sizes | None = None) -> Sizes:
+def _slice1_sizes(
+    input: Sizes, starts: Sizes, sizes: Sizes, strides: Sizes, output_sizes: Sizes | None = None
+) -> Sizes:
     _require_window("input", input, starts, sizes, strides)
     most = tuple(map(_count_reached, sizes, strides))
     if output_sizes is None:
@@ -143,7 +145,7 @@ def slice1(
     """
     input = calls.real_array("input", input)
     strides, own_sizes = _strides_of(strides, sizes), None if output_sizes is None else tuple(output_sizes)
-    counts = _taken_sizes(input.shape, tuple(starts), tuple(sizes), strides, own_sizes)
+    counts = _slice1_sizes(input.shape, tuple(starts), tuple(sizes), strides, own_sizes)
     return _take_strided(input, _firsts(starts, sizes, strides), counts, strides)
 
 
@@ -186,7 +188,7 @@ def _places(
     return lowest, [abs(step) for step in signed], [i for i, step in enumerate(signed) if step < 0]
 
 
-class SliceDesc(dml.Resized, function=slice, infer=_sliced_sizes):
+class SliceDesc(dml.Resized, function=slice, infer=_slice_sizes):
     offsets: dml.UintDimensions
     sizes: dml.UintDimensions
     strides: dml.UintDimensions
@@ -235,7 +237,7 @@ class _Window(dml.Operator):
     }
 
 
-class Slice1Desc(_Window, dml.Resized, function=slice1, infer=_taken_sizes):
+class Slice1Desc(_Window, dml.Resized, function=slice1, infer=_slice1_sizes):
     support = dml.support(
         FL_2_1=dml.rows(dml.RANK_4_TO_5, UP_TO_32_BIT),
         FL_3_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT),
@@ -363,7 +365,7 @@ def split(input: ArrayLike, *, sizes: Sequence[int], axis: int) -> tuple[Array, 
     return call_partitioned(lambda input: copy_exactly(move, (input,)), [(input, dimension_axes(input))], *shardings)
 
 
-def _joined_sizes(inputs: Sequence[Sizes], axis: int) -> Sizes:
+def _join_sizes(inputs: Sequence[Sizes], axis: int) -> Sizes:
     require("inputs", bool(inputs), "must have at least 1 array", 0)
     first = inputs[0]
     for i, sizes in enumerate(inputs):
@@ -394,7 +396,7 @@ def join(inputs: Sequence[ArrayLike], *, axis: int) -> Array:
     axis = calls.normal_axis(axis, first, ("inputs", 0))
     for i, x in enumerate(arrays):
         calls.require_type(("inputs", i), x, first.dtype, "inputs[0]")
-    sizes = _joined_sizes([x.shape for x in arrays], axis)
+    sizes = _join_sizes([x.shape for x in arrays], axis)
     return copy_partitioned(arrays, sizes, lambda *parts: lax.concatenate(parts, axis))
 
 
@@ -421,7 +423,7 @@ class SplitDesc(dml.Operator, function=split, infer=_split_sizes):
     derived = {"sizes": lambda desc: tuple(output.sizes[desc.axis] for output in desc.outputs)}
 
 
-class JoinDesc(dml.Operator, function=join, infer=_joined_sizes):
+class JoinDesc(dml.Operator, function=join, infer=_join_sizes):
     inputs: dml.Inputs
     output: dml.Output
     axis: dml.Uint
@@ -441,7 +443,7 @@ class JoinDesc(dml.Operator, function=join, infer=_joined_sizes):
 # TILE
 
 
-def _tiled_sizes(input: Sizes, repeats: Sizes) -> Sizes:
+def _tile_sizes(input: Sizes, repeats: Sizes) -> Sizes:
     require_one_each("repeats", repeats, "input", len(input))
     require_counts("repeats", repeats, 1)
     return tuple(size * repeat for size, repeat in zip(input, repeats, strict=True))
@@ -461,11 +463,11 @@ def tile(input: ArrayLike, *, repeats: calls.OneEach) -> Array:
     [[1, 2, 1, 2], [3, 4, 3, 4]]
     """
     input = calls.real_array("input", input)
-    sizes = _tiled_sizes(input.shape, tuple(repeats))
+    sizes = _tile_sizes(input.shape, tuple(repeats))
     return copy_partitioned([input], sizes, lambda input: jnp.tile(input, tuple(repeats)))
 
 
-class TileDesc(dml.Resized, function=tile, infer=_tiled_sizes):
+class TileDesc(dml.Resized, function=tile, infer=_tile_sizes):
     repeats: dml.Repeats
     support = dml.support(
         FL_1_0=dml.rows(dml.RANK_4, FLOAT),

@@ -346,9 +346,9 @@ def _integer_parts(
     image, weights = _bytes("input", input), _bytes("filter", filter)
     of_bias = None if bias is None else jnp.shape(bias)
     plan = _infer_convolution(image.shape, weights.shape, *window_arguments, group_count, of_bias)
-    image, of_image = _without_zero("input_zero_point", image, input_zero_point, (1,) * image.ndim)
+    image, of_image = _subtract_zero("input_zero_point", image, input_zero_point, (1,) * image.ndim)
     of_filters = (plan.sizes[1], *(1 for _ in weights.shape[1:]))
-    weights, of_filter = _without_zero("filter_zero_point", weights, filter_zero_point, of_filters)
+    weights, of_filter = _subtract_zero("filter_zero_point", weights, filter_zero_point, of_filters)
     return _IntegerConvolution(image, weights, plan, group_count, (of_image, of_filter))
 
 
@@ -358,16 +358,16 @@ def _bytes(where: str, value: ArrayLike) -> Array:
     return array
 
 
-def _without_zero(where: str, x: Array, zero: ArrayLike | None, sizes: tuple[int, ...]) -> tuple[Array, int]:
+def _subtract_zero(where: str, x: Array, zero: ArrayLike | None, sizes: tuple[int, ...]) -> tuple[Array, int]:
     """Subtracts a zero point, of `sizes` or one element, in float32; also returns the largest possible magnitude."""
     if zero is None:
         return x.astype(np.float32), 128 if x.dtype == np.int8 else 255
     point = calls.integer_array(where, zero)
     calls.require_type(where, point, x.dtype, where.removesuffix("_zero_point"))
-    return x.astype(np.float32) - _quantized_by(where, point, sizes).astype(np.float32), 255
+    return x.astype(np.float32) - _reshape_parameter(where, point, sizes).astype(np.float32), 255
 
 
-def _quantized_by(where: str, x: Array, sizes: tuple[int, ...]) -> Array:
+def _reshape_parameter(where: str, x: Array, sizes: tuple[int, ...]) -> Array:
     """Returns a scale or zero point in a shape that broadcasts to `sizes`, which are 1 except for the channels."""
     _require_parameter(where, x.shape, math.prod(sizes))
     return x.reshape((1,) * len(sizes) if x.size == 1 else sizes)
@@ -486,14 +486,14 @@ def quantized_linear_convolution(
     scales = [calls.float_array("input_scale", input_scale), calls.float_array("filter_scale", filter_scale)]
     wide = np.promote_types(*(widened(scale.dtype) for scale in scales))
     flat = _of_channels(parts.filter.shape[0], parts.input.shape)
-    of_input = _quantized_by("input_scale", scales[0], (1,) * len(flat)).astype(wide)
-    of_filter = _quantized_by("filter_scale", scales[1], flat).astype(wide)
-    output_scale = _quantized_by("output_scale", calls.float_array("output_scale", output_scale), (1,) * len(flat))
+    of_input = _reshape_parameter("input_scale", scales[0], (1,) * len(flat)).astype(wide)
+    of_filter = _reshape_parameter("filter_scale", scales[1], flat).astype(wide)
+    output_scale = _reshape_parameter("output_scale", calls.float_array("output_scale", output_scale), (1,) * len(flat))
     others = [of_input, of_filter, output_scale]
     zero = None
     if output_zero_point is not None:
         zero = calls.integer_array("output_zero_point", output_zero_point)
-        others.append(_quantized_by("output_zero_point", zero, (1,) * len(flat)))
+        others.append(_reshape_parameter("output_zero_point", zero, (1,) * len(flat)))
     if bias is not None:
         numbers = calls.integer_array("bias", bias)
         require("bias", numbers.dtype == np.int32, "must be of int32", numbers.dtype, InvalidType)

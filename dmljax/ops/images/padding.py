@@ -37,7 +37,7 @@ from dmljax.types import (
 # PADDING and PADDING1
 
 
-def _padded_sizes(input: Sizes, start_padding: Sequence[int], end_padding: Sequence[int]) -> Sizes:
+def _padding_sizes(input: Sizes, start_padding: Sequence[int], end_padding: Sequence[int]) -> Sizes:
     for name, amounts in (("start_padding", start_padding), ("end_padding", end_padding)):
         require_one_each(name, amounts, "input", len(input))
         for i, amount in enumerate(amounts):
@@ -111,7 +111,7 @@ def _pad(
     input: ArrayLike, value: ArrayLike, mode: PaddingMode, start_padding: Sequence[int], end_padding: Sequence[int]
 ) -> Array:
     input, value = calls.real_array("input", input), calls.real_array("padding_value", value)
-    sizes = _padded_sizes(input.shape, start_padding, end_padding)
+    sizes = _padding_sizes(input.shape, start_padding, end_padding)
     ranges = [_Range(-start, size - start) for start, size in zip(start_padding, sizes, strict=True)]
     both = list(zip(start_padding, end_padding, strict=True))
     if mode is PaddingMode.CONSTANT:
@@ -213,7 +213,7 @@ def _periodic(input: Array, axis: int, period: int, indices: _Range) -> Array:
     return lax.concatenate(pieces, axis) if pieces else lax.slice_in_dim(input, 0, 0, axis=axis)
 
 
-class _Padding(dml.Resized, infer=_padded_sizes):
+class _Padding(dml.Resized, infer=_padding_sizes):
     """The first members of PADDING and PADDING1, and the rules that they share."""
 
     padding_mode: dml.Enumerator[PaddingMode]
@@ -279,7 +279,7 @@ class Padding1Desc(_Padding, function=padding1):
 # UNFOLD and FOLD
 
 
-def _unfolded_sizes(
+def _unfold_sizes(
     input: Sizes,
     window_sizes: calls.EachDimension,
     strides: calls.EachDimension,
@@ -294,7 +294,7 @@ def _unfolded_sizes(
     return WindowPlan(windows, sizes)
 
 
-def _folded_sizes(
+def _fold_sizes(
     input: Sizes,
     output_sizes: Sizes,
     window_sizes: calls.EachDimension,
@@ -337,7 +337,7 @@ def unfold(
     """
     input = calls.real_array("input", input)
     steps = window_sizes, strides, dilations, start_padding, end_padding
-    windows = _unfolded_sizes(input.shape, *steps).windows
+    windows = _unfold_sizes(input.shape, *steps).windows
 
     def copy(input: Array) -> Array:
         return copy_exactly(lambda floats, _: unfold_windows(floats[0], windows), (input,), sums_are_wide=True)
@@ -375,7 +375,7 @@ def fold(
     """
     x = calls.number_array("input", input)
     steps = window_sizes, strides, dilations, start_padding, end_padding
-    windows, sizes = _folded_sizes(x.shape, tuple(output_sizes), *steps)
+    windows, sizes = _fold_sizes(x.shape, tuple(output_sizes), *steps)
 
     def add(columns: Array) -> Array:
         total = fold_windows(columns.astype(widened(columns.dtype)), sizes, windows)
@@ -412,9 +412,9 @@ def _windows_fit(image: str, columns: str) -> tuple[dml.Rule, ...]:
     )
 
 
-class UnfoldDesc(_Windows, function=unfold, infer=_unfolded_sizes):
+class UnfoldDesc(_Windows, function=unfold, infer=_unfold_sizes):
     rules = _windows_fit("input", "output")
 
 
-class FoldDesc(_Windows, function=fold, infer=_folded_sizes):
+class FoldDesc(_Windows, function=fold, infer=_fold_sizes):
     rules = _windows_fit("output", "input")

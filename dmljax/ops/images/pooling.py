@@ -511,7 +511,7 @@ def max_pooling_grad(
     )
 
 
-def _unpooled_sizes(input: Sizes, indices: Sizes, output_sizes: Sizes) -> Sizes:
+def _unpooling_sizes(input: Sizes, indices: Sizes, output_sizes: Sizes) -> Sizes:
     require_sizes("indices", indices, input, of="input")
     require_one_each("output_sizes", output_sizes, "input", len(input))
     check_sizes(output_sizes)
@@ -540,7 +540,7 @@ def max_unpooling(input: ArrayLike, indices: ArrayLike, *, output_sizes: Sequenc
     [[[0, 5, 0, 4]]]
     """
     values, indices = calls.real_array("input", input), calls.integer_array("indices", indices)
-    sizes = _unpooled_sizes(values.shape, indices.shape, tuple(output_sizes))
+    sizes = _unpooling_sizes(values.shape, indices.shape, tuple(output_sizes))
 
     def put(values: Array, indices: Array) -> Array:
         zeros = jnp.zeros_like(values, shape=sizes).ravel()
@@ -793,7 +793,7 @@ class MaxPoolingGradDesc(_WindowedOperator, dml.Gradient, function=max_pooling_g
     )
 
 
-class MaxUnpoolingDesc(dml.Operator, function=max_unpooling, infer=_unpooled_sizes):
+class MaxUnpoolingDesc(dml.Operator, function=max_unpooling, infer=_unpooling_sizes):
     input: dml.Input
     indices: dml.Input
     output: dml.Output

@@ -125,7 +125,7 @@ _Roi = Annotated[TensorDesc, Tensor(is_input=True), "ROITensor"]
 # ROI_POOLING
 
 
-def _pooled_sizes(input: Sizes, roi: Sizes, pooled_size: Size2D) -> Sizes:
+def _roi_pooling_sizes(input: Sizes, roi: Sizes, pooled_size: Size2D) -> Sizes:
     _require_image("input", input)
     _require_bins("pooled_size", pooled_size)
     return (_region_count(roi, 5), input[1], pooled_size.height, pooled_size.width)
@@ -150,7 +150,7 @@ def roi_pooling(input: ArrayLike, roi: ArrayLike, *, pooled_size: Size2D | int, 
     [[[[10.0, 11.0], [14.0, 15.0]]]]
     """
     image, regions = calls.float_array("input", input), calls.float_array("roi", roi)
-    shape = _pooled_sizes(image.shape, regions.shape, Size2D(*pooled_size))  # type: ignore[misc]  # not a number any more
+    shape = _roi_pooling_sizes(image.shape, regions.shape, Size2D(*pooled_size))  # type: ignore[misc]  # not a number any more
     regions = regions.reshape(regions.shape[-2:])
     *_, height, width = shape
     check_sizes(shape)
@@ -201,7 +201,7 @@ def _infinite(desc: Any) -> Iterator[Problem]:
 _SCALES_FINITE = dml.Rule("Scales and any offsets are finite.", _infinite)
 
 
-class RoiPoolingDesc(dml.Operator, function=roi_pooling, infer=_pooled_sizes):
+class RoiPoolingDesc(dml.Operator, function=roi_pooling, infer=_roi_pooling_sizes):
     input: dml.Input
     roi: _Roi
     output: dml.Output
@@ -365,7 +365,7 @@ def roi_align1(
     return _align(input, roi, batch_indices, out_of_bounds_input_value, output_size, sampling)
 
 
-def _aligned_sizes(input: Sizes, roi: Sizes, batch_indices: Sizes, output_size: Size2D) -> Sizes:
+def _roi_align_sizes(input: Sizes, roi: Sizes, batch_indices: Sizes, output_size: Size2D) -> Sizes:
     _require_image("input", input)
     _require_bins("output_size", output_size)
     return (_batch_size(roi, batch_indices), input[1], output_size.height, output_size.width)
@@ -391,7 +391,7 @@ def _align(
     image, roi = calls.float_array("input", input), calls.float_array("roi", roi)
     numbers, size = calls.integer_array("batch_indices", batch_indices), Size2D(*output_size)
     sampling.check()
-    shape = _aligned_sizes(image.shape, roi.shape, numbers.shape, size)
+    shape = _roi_align_sizes(image.shape, roi.shape, numbers.shape, size)
     regions, indices = roi.reshape(roi.shape[-2:]), numbers.reshape(-1)
     check_sizes(shape)
     if 0 in shape[:2]:
@@ -449,7 +449,7 @@ _REGIONS_FIT = dml.infer_rules(
 )
 
 
-class _AlignTensors(dml.Operator, infer=_aligned_sizes):
+class _AlignTensors(dml.Operator, infer=_roi_align_sizes):
     """The tensors and the rules of ROI_ALIGN and ROI_ALIGN1."""
 
     input: dml.Input

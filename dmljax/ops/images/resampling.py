@@ -91,7 +91,7 @@ def _center(mode: InterpolationModeLike, direction: AxisDirectionLike) -> float:
 # UPSAMPLE_2D
 
 
-def _upsampled_sizes(input: Sizes, scale_size: Size2D) -> Sizes:
+def _upsample_sizes(input: Sizes, scale_size: Size2D) -> Sizes:
     require_dimensions("input", input, 2)
     for name, scale in scale_size._asdict().items():
         require_count(("scale_size", name), scale, 1)
@@ -120,13 +120,13 @@ def upsample_2d(
     """
     input = calls.real_array("input", input)
     scale = Size2D(*scale_size)  # type: ignore[misc]  # not a number any more
-    sizes = _upsampled_sizes(input.shape, scale)
+    sizes = _upsample_sizes(input.shape, scale)
     factors = (*(1 for _ in input.shape[2:]), scale.height, scale.width)
     steps = [(Fraction(1, factor), Fraction(1, 2 * factor) - Fraction(1, 2)) for factor in factors]
     return _resample_array(input, sizes, steps, _Sampling(interpolation_mode))
 
 
-class Upsample2DDesc(dml.Resized, function=upsample_2d, infer=_upsampled_sizes):
+class Upsample2DDesc(dml.Resized, function=upsample_2d, infer=_upsample_sizes):
     scale_size: dml.Size
     interpolation_mode: dml.Enumerator[InterpolationMode]
     support = dml.support(FL_1_0=dml.rows(dml.RANK_4_TO_5, FLOAT))

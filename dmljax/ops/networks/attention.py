@@ -265,7 +265,7 @@ def _compute(arrays: dict[str, Array], sizes: _AttentionSizes, source: Mapping[s
     """The output, and the present keys and values if wanted, in the type of the queries."""
     axis_name, dtype = options.axis_name, arrays[source["query"]].dtype
     query, key, value = (_of_heads(role, sizes, source, arrays) for role in _PLACES)
-    keys, values = _after_past("key", key, sizes, arrays), _after_past("value", value, sizes, arrays)
+    keys, values = _append_to_past("key", key, sizes, arrays), _append_to_past("value", value, sizes, arrays)
     if options.has_present:
         keys, values = [lax.concatenate(keys, 3)], [lax.concatenate(values, 3)]
     first = sizes.past if axis_name is None else lax.axis_index(axis_name) * sizes.queries
@@ -372,17 +372,17 @@ def _of_heads(role: str, sizes: _AttentionSizes, source: Mapping[str, str], inpu
     return jnp.moveaxis(x.reshape(*x.shape[:2], sizes.key_heads, heads // sizes.key_heads, size), 1, 3)
 
 
-def _after_past(role: str, new: Any, sizes: _AttentionSizes, inputs: Mapping[str, Array]) -> list[Array]:
+def _append_to_past(role: str, new: Any, sizes: _AttentionSizes, inputs: Mapping[str, Array]) -> list[Array]:
     """Returns the past and then the new keys or values, in one array or two."""
     past = inputs[f"past_{role}"][:, :, None] if f"past_{role}" in inputs else None
     if "past_sequence_lengths" in inputs:
-        return [_in_buffer(past, new, sizes, inputs["past_sequence_lengths"])]
+        return [_write_to_buffer(past, new, sizes, inputs["past_sequence_lengths"])]
     if past is None or new is None:
         return [new if past is None else past]
     return [past.astype(new.dtype), new]
 
 
-def _in_buffer(past: Array | None, new: Array, sizes: _AttentionSizes, lengths: Array) -> Array:
+def _write_to_buffer(past: Array | None, new: Array, sizes: _AttentionSizes, lengths: Array) -> Array:
     """Writes the new keys or values into the buffer, after the past ones of each batch."""
     if past is None:
         past = jnp.zeros_like(new[:, :, :, :0])

@@ -217,7 +217,7 @@ def gemm(
     ... ).tolist()
     [[2.5, 0.0], [6.5, 11.0]]
     """
-    left, right, *summand = calls.floats_alike(a=a, b=b, c=c).values()
+    left, right, *summand = calls.floats_of_one_type(a=a, b=b, c=c).values()
     left, right, _ = _matrices(left, right, transpose_a=transpose_a, transpose_b=transpose_b)
     total = matrix_product(left, right, precision) * jnp.asarray(alpha, widened(left.dtype))
     if summand:
@@ -357,7 +357,7 @@ def matrix_multiply_integer_to_float(
     """
     left, right = _narrow_integers("a", a, 32), _narrow_integers("b", b, 32)
     product = _dequantized_product(left, right, a_scale, b_scale, a_zero_point, b_zero_point)
-    scale, _, *summand = calls.floats_alike(a_scale=a_scale, b_scale=b_scale, bias=bias).values()
+    scale, _, *summand = calls.floats_of_one_type(a_scale=a_scale, b_scale=b_scale, bias=bias).values()
     if summand:
         product, addend = _with_summand(product, "bias", summand[0])
         product += addend

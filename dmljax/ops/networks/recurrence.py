@@ -27,7 +27,7 @@ from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, Problem, require
 from dmljax.foundation.sharding import MeshAxes, call_partitioned, dimension_axes, may_be_sharded, vary_alike
 from dmljax.foundation.sizes import Sizes, require_sizes
-from dmljax.lowerings.rows.recurrence import BACKWARD, BOTH, FORWARD, Cell, State, gates_apart, recur, state_product
+from dmljax.lowerings.rows.recurrence import BACKWARD, BOTH, FORWARD, Cell, State, recur, split_gates, state_product
 from dmljax.ops.elementwise.activation import ActivationSigmoidDesc, ActivationTanhDesc
 from dmljax.types import (
     FLOAT,
@@ -199,8 +199,8 @@ def _run(
         peephole = tensors["peephole"][:, None] if "peephole" in tensors else None
         has_gates_apart = network.may_have_gates_apart and peephole is None and may_be_sharded(weight)
         if has_gates_apart:
-            weight, recurrence = (gates_apart(x, gates, 1) for x in (weight, recurrence))
-            bias = gates_apart(bias, 2 * gates, 2)
+            weight, recurrence = (split_gates(x, gates, 1) for x in (weight, recurrence))
+            bias = split_gates(bias, 2 * gates, 2)
         input_bias, state_bias = jnp.split(bias, 2, 2)
         initial = [tensors.get(name, zeros) for name in network.states]
         if directions == 1:

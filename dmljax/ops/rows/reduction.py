@@ -98,7 +98,7 @@ def argmin(
     return _arg_reduce(input, axes, AxisDirection.of(axis_direction), dtype, largest=False)
 
 
-def _reduced_sizes(input: Sizes, axes: Sequence[int]) -> Sizes:
+def _reduce_sizes(input: Sizes, axes: Sequence[int]) -> Sizes:
     return tuple(1 if axis in axes else size for axis, size in enumerate(input))
 
 
@@ -124,12 +124,12 @@ _REDUCED = dml.page_rules(
 
 def _narrow_indices(desc: Any) -> Iterator[Problem]:
     # The pages do not mention an index that the output's type cannot hold; it would silently wrap to a wrong index.
-    last = desc.input.element_count // math.prod(_reduced_sizes(desc.input.sizes, desc.axes)) - 1
+    last = desc.input.element_count // math.prod(_reduce_sizes(desc.input.sizes, desc.axes)) - 1
     if desc.output.data_type in INDEX and last > np.iinfo(desc.output.dtype).max:
         yield Problem(("OutputTensor", "DataType"), f"must hold indices up to {last}", desc.output.data_type.name)
 
 
-class _ArgReduceDesc(dml.Operator, infer=_reduced_sizes):
+class _ArgReduceDesc(dml.Operator, infer=_reduce_sizes):
     """The members, support tables and rules of ARGMAX and ARGMIN, which differ only in their functions."""
 
     input: dml.Input
@@ -218,7 +218,7 @@ def _of_nothing(input: Array, axes: tuple[int, ...], function: ReduceFunction) -
         ReduceFunction.MULTIPLY: 1,
     }
     require("input", function not in _OF_ORDER, f"must not be empty along axes {axes}", f"shape {input.shape}")
-    return jnp.full_like(input, values.get(function, 0), shape=_reduced_sizes(input.shape, axes))
+    return jnp.full_like(input, values.get(function, 0), shape=_reduce_sizes(input.shape, axes))
 
 
 def _sum(x: Array, axes: tuple[int, ...], term: Callable[[Array], Array] = lambda x: x) -> Array:
@@ -306,7 +306,7 @@ _SUPPORT = {
 }
 
 
-class ReduceDesc(dml.Operator, function=reduce, infer=_reduced_sizes):
+class ReduceDesc(dml.Operator, function=reduce, infer=_reduce_sizes):
     function: dml.Enumerator[ReduceFunction]  # type: ignore[assignment, misc]  # type(desc).function is the operator's function
     input: dml.Input
     output: dml.Output

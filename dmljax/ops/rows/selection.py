@@ -87,7 +87,7 @@ def top_k1(
     return _top_k(input, axis, k, AxisDirection.of(axis_direction), dtype)
 
 
-def _selected_sizes(input: Sizes, axis: int, k: int) -> Sizes:
+def _top_k_sizes(input: Sizes, axis: int, k: int) -> Sizes:
     # DirectML's page requires less than the size, but its examples of sorting need all elements.
     size = input[axis]
     if is_symbolic(k):
@@ -105,7 +105,7 @@ def _top_k(input: ArrayLike, axis: int, k: int, direction: AxisDirection, dtype:
     input, dtype = calls.real_array("input", input), jnp.dtype(dtype)
     axis = calls.normal_axis(axis, input)
     size = input.shape[axis]
-    output_shape = _selected_sizes(input.shape, axis, k)
+    output_shape = _top_k_sizes(input.shape, axis, k)
     last = largest_size(size) - 1
     calls.require_holds(dtype, "indices", last)
     if math.prod(output_shape) == 0:
@@ -149,7 +149,7 @@ def _negate(x: Array) -> Array:
     return jnp.where(jnp.isnan(x), negative, -x)
 
 
-class _Selection(dml.Operator, infer=_selected_sizes):
+class _Selection(dml.Operator, infer=_top_k_sizes):
     """The members and rules that TOP_K and TOP_K1 share."""
 
     input: dml.Input

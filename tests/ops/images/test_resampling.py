@@ -33,7 +33,7 @@ from hypothesis import given, settings, strategies as st
 
 import dmljax
 from dmljax import directml
-from dmljax.calls.decorator import recorded_calls
+from dmljax.calls.decorator import record_calls
 from dmljax.directml import AxisDirection, InterpolationMode, InvalidDesc, Size2D
 from dmljax.graphs.to_graph.converter import Converter
 from dmljax.lowerings.images import resampling as lowerings
@@ -281,7 +281,7 @@ def test_a_graph_has_a_number_for_each_dimension(function: Any) -> None:
     scaled, x = partial(function, scales=2), np.arange(36, dtype=np.float32).reshape(2, 2, 3, 3)
     builder = Converter()
     view = builder.input("x", jax.ShapeDtypeStruct(x.shape, x.dtype))
-    with recorded_calls() as calls:
+    with record_calls() as calls:
         program = jax.make_jaxpr(scaled)(x)
     (result,) = builder.convert(("nodes", "resample"), program, calls, [view])
     assert_same_bits(directml.lower(builder.finish({"y": result.source}))(x), scaled(x))
