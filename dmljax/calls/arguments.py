@@ -447,8 +447,8 @@ def read_annotation(annotation: Any) -> tuple[ArgumentKind, Any]:
         return annotation.__metadata__[0], annotation.__origin__
     if type(None) in get_args(annotation):
         present: Any = Union[*(part for part in get_args(annotation) if part is not type(None))]
-        kind, own_type = read_annotation(present)
-        return kind, annotation if own_type is present else own_type | None
+        kind, plain = read_annotation(present)
+        return kind, annotation if plain is present else plain | None
     for part in get_args(annotation):
         if isinstance(part, type) and issubclass(part, HeaderEnum):
             return OneOf(part), annotation

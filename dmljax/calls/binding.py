@@ -61,10 +61,10 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
             raise
         except TypeError:
             parameters = [*inspect.signature(function).parameters.values()]
-            of_instance = 1 if parameters[:1] and parameters[0].name == "self" else 0
+            start = 1 if parameters[:1] and parameters[0].name == "self" else 0
             name = type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__
             with within(name):
-                bind_arguments(name, inspect.Signature(parameters[of_instance:]), args[of_instance:], kwargs)
+                bind_arguments(name, inspect.Signature(parameters[start:]), args[start:], kwargs)
             raise
 
     return call

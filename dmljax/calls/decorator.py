@@ -53,7 +53,7 @@ def operator_function(function: Callable[P, R]) -> Callable[P, R]:
     result = function.__annotations__.pop("return", None)
     read = {key: read_annotation(annotation) for key, annotation in function.__annotations__.items()}
     kinds = {key: kind for key, (kind, _) in read.items()}
-    function.__annotations__ = {key: own_type for key, (_, own_type) in read.items()} | {"return": result}
+    function.__annotations__ = {key: plain for key, (_, plain) in read.items()} | {"return": result}
     operator: _Call | None = None  # made at the first call, as programs call few of the operators
 
     @functools.wraps(function)

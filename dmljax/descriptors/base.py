@@ -394,8 +394,10 @@ class Operator(Lowerable):
         sizes_of_outputs = getattr(sizes_of_outputs, "sizes", sizes_of_outputs)
         sizes_by_key: dict[str, Any] = {}
         for leaf in outputs:
-            of_member = sizes_of_outputs[leaf.member.field] if isinstance(sizes_of_outputs, dict) else sizes_of_outputs
-            shape = of_member if leaf.index is None else of_member[leaf.index]
+            member_sizes = (
+                sizes_of_outputs[leaf.member.field] if isinstance(sizes_of_outputs, dict) else sizes_of_outputs
+            )
+            shape = member_sizes if leaf.index is None else member_sizes[leaf.index]
             sizes_by_key[leaf.key] = (
                 with_leading_ones(shape, leaf.tensor.rank) if self.has_leading_ones else tuple(shape)
             )
@@ -425,8 +427,10 @@ class Operator(Lowerable):
         fields = [member.field for member in self._members if not member.tensor_kind and member.kind != SCALAR_TYPE]
         values = {self.arguments.get(field, field): _number(getattr(self, field)) for field in fields}
         outputs = self.leaves(is_input=False)
-        of_output = {"dtype": outputs[0].tensor.dtype, "output_sizes": outputs[0].tensor.sizes} if outputs else {}
-        arguments = _take(type(self).function, values | of_output)
+        output_arguments = (
+            {"dtype": outputs[0].tensor.dtype, "output_sizes": outputs[0].tensor.sizes} if outputs else {}
+        )
+        arguments = _take(type(self).function, values | output_arguments)
         return arguments | {name: derive(self) for name, derive in self.derived.items()}
 
     def compute(self, **inputs: Any) -> Any:
@@ -588,8 +592,8 @@ def _register(operator: type[Operator]) -> None:
 
 def _parameter(field: "dataclasses.Field[Any]") -> inspect.Parameter:
     default = inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
-    own_type = getattr(field.type, "__origin__", field.type)  # of Annotated
-    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=own_type)
+    plain = getattr(field.type, "__origin__", field.type)  # of Annotated
+    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=plain)
 
 
 def _member(field: "dataclasses.Field[Any]", annotation: Any) -> Member:

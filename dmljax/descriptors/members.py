@@ -110,7 +110,7 @@ class Tensor(MemberKind):
             fields = json_object(place, fields["Desc"], _TENSOR_FIELDS)
         flags, alignment = fields.get("Flags"), fields.get("GuaranteedBaseOffsetAlignment")
         with inside(place):
-            own_type, sizes, *each_flag = all_checked(
+            data_type, sizes, *each_flag = all_checked(
                 lambda: json_enum(DataType, "DataType", fields.get("DataType")),
                 lambda: uints("Sizes", json_given("Sizes", fields.get("Sizes"))),
                 *checks_of_flags(TensorFlags, "Flags", [] if flags is None else flags),
@@ -122,7 +122,7 @@ class Tensor(MemberKind):
             if isinstance(strides, list):
                 strides = strides[dimensions] or None
             return TensorDesc(
-                data_type=own_type,
+                data_type=data_type,
                 sizes=sizes[dimensions],
                 strides=strides,
                 flags=max(each_flag, default=TensorFlags.NONE),
@@ -259,11 +259,11 @@ class Number(MemberKind):
     plural = "numbers"
 
     def coerce(self, name: Where, value: Any, data_type: DataType | None) -> Scalar:
-        own_type = self.own_type or data_type or DataType.UNKNOWN
+        scalar_type = self.own_type or data_type or DataType.UNKNOWN
         with inside(name):
             if self.is_step and not isinstance(value, Scalar):
-                value = step(value, own_type.dtype)
-            return Scalar.of(own_type, value)
+                value = step(value, scalar_type.dtype)
+            return Scalar.of(scalar_type, value)
 
     def as_code(self, value: Scalar) -> str:
         return value.as_code

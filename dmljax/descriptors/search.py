@@ -133,7 +133,7 @@ def functions_for(words: str) -> list[str]:
         return exact
     stems = [_stem(word) for word in re.findall(r"[a-z0-9]+", words.lower())]
     scores = {function: [_score(word, function) for word in stems] for function in _functions()}
-    matches = [function for function, of_words in scores.items() if stems and all(of_words)]
+    matches = [function for function, word_scores in scores.items() if stems and all(word_scores)]
     return sorted(matches, key=lambda function: -sum(scores[function]))[:MAX_FOUND]
 
 

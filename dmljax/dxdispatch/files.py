@@ -46,12 +46,12 @@ def read_values(path: Path, data_type: DataType, size: Sequence[int], at_most: i
     with open_file(path, at_most + _MAX_HEADER) as file:
         if path.suffix.lower() == ".npy":
             values = _read_npy(file, path)
-            own_type = _data_type_of(values.dtype, path)
+            file_type = _data_type_of(values.dtype, path)
             target_type = _IN_NPY.get(data_type, data_type)
             whose = "" if target_type is data_type else f" for {data_type.name}"
             rule = f"must hold {target_type.name}{whose} to match initialValuesDataType"
-            require((), target_type in (DataType.UNKNOWN, own_type), rule, own_type.name)
-            return (data_type, _in_4_bits(values, data_type)) if data_type in INTEGER_4 else (own_type, values)
+            require((), target_type in (DataType.UNKNOWN, file_type), rule, file_type.name)
+            return (data_type, _in_4_bits(values, data_type)) if data_type in INTEGER_4 else (file_type, values)
         rule = "needs initialValuesDataType, because only .npy files store their type"
         require((), data_type is not DataType.UNKNOWN, rule, "UNKNOWN")
         if path.suffix.lower() in IMAGES:

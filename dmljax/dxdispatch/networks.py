@@ -61,8 +61,8 @@ class Network:
                     )
                 conflict = unify_sizes(declared.name, shape, declared.sizes, open_sizes)
                 if conflict is not None:
-                    of_name = f"for {conflict.name}, as in the inputs before it"
-                    reason = f"of {declared}" if conflict.name is None else of_name
+                    name_text = f"for {conflict.name}, as in the inputs before it"
+                    reason = f"of {declared}" if conflict.name is None else name_text
                     raise InvalidDesc(Problem(place, f"must have size {conflict.expected} {reason}", list(shape)))
             sizes[declared.name] = shape
         return sizes

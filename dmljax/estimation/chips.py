@@ -129,8 +129,8 @@ class Target:
         )
 
     def _launches(self, cost: Cost) -> float:
-        of_gpu = cost.kernels * SECONDS_PER_KERNEL + cost.iterations * SECONDS_PER_ITERATION
-        return of_gpu if self.gpu else 0
+        seconds = cost.kernels * SECONDS_PER_KERNEL + cost.iterations * SECONDS_PER_ITERATION
+        return seconds if self.gpu else 0
 
     def _products(self, cost: Cost) -> tuple[float, float]:
         """The seconds of products on a GPU's lanes, and on matrix units."""

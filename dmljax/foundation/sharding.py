@@ -59,8 +59,8 @@ def vary_alike(arrays: R, *others: Any) -> R:
 
 def _varying_axes(x: Any) -> frozenset[str]:
     """The axes of the mesh that `x` varies over inside `jax.shard_map`. JAX 0.10 renamed them."""
-    of_x: Any = jax.typeof(x)
-    return cast(frozenset[str], of_x.vma if hasattr(of_x, "vma") else of_x.mat.varying)
+    aval: Any = jax.typeof(x)
+    return cast(frozenset[str], aval.vma if hasattr(aval, "vma") else aval.mat.varying)
 
 
 def shard_like(x: Array, new: Array) -> Array:

@@ -227,12 +227,12 @@ class Graph(Lowerable):
         return len(self.inputs)
 
     def compiled(self) -> Callable[..., Any]:
-        graph, own_constants = self.folded(), functools.cache(self._arrays)
-        compiled, constants = graph.computation(), own_constants() if graph is self else graph._arrays()
+        graph, load_constants = self.folded(), functools.cache(self._arrays)
+        compiled, constants = graph.computation(), load_constants() if graph is self else graph._arrays()
 
         def run(*inputs: Any, **replacements: Any) -> Any:
             whole = self.computation() if replacements else None
-            results = whole(own_constants() | replacements, *inputs) if whole else compiled(constants, *inputs)
+            results = whole(load_constants() | replacements, *inputs) if whole else compiled(constants, *inputs)
             return dict(zip(self.outputs, results, strict=True)) if len(results) > 1 else results[0]
 
         return run
@@ -461,8 +461,8 @@ def _compile(
     sources, origins = dict(tensors), dict(edges)
     layers = sum(hasattr(node, "strides") and hasattr(node, "start_padding") for _, node in nodes)
 
-    def graph(constants: dict[str, Any], *given_inputs: Any) -> Any:
-        arrays = dict(zip(inputs, given_inputs, strict=True)) | constants
+    def graph(constants: dict[str, Any], *values: Any) -> Any:
+        arrays = dict(zip(inputs, values, strict=True)) | constants
         for name, value in arrays.items():
             require_match((name,), sources[name], value)
         for name, node in nodes:

@@ -33,7 +33,7 @@ def read_resource(context: Context, place: Place, value: Any) -> Resource:
     if fields.get("initialValues") == "deferred":
         declared = fields.value("initialValuesDataType", optional(data_type, DataType.UNKNOWN))
         return Resource(declared, 0, np.zeros(0, np.uint8), is_deferred=True)
-    offset, size, (own_type, values) = fields.all(
+    offset, size, (value_type, values) = fields.all(
         {
             "initialValuesOffsetInBytes": optional(uint64, 0),
             "sizeInBytes": optional(uint64),
@@ -47,16 +47,16 @@ def read_resource(context: Context, place: Place, value: Any) -> Resource:
     require("sizeInBytes", data.size + offset <= size, f"must be at least {least}", size)
     context.take_bytes("sizeInBytes", size)
     padding_bits = 4 if values.dtype in INTEGERS_4 and values.size % 2 else 0
-    return Resource(own_type, size, data, offset, padding_bits)
+    return Resource(value_type, size, data, offset, padding_bits)
 
 
 def _initial_values(context: Context, place: Place, fields: Fields) -> tuple[DataType, NDArray[Any]]:
-    own_type = fields.value("initialValuesDataType", optional(data_type, DataType.UNKNOWN))
+    value_type = fields.value("initialValuesDataType", optional(data_type, DataType.UNKNOWN))
     source = fields.value("initialValues", json_given)
     if isinstance(source, list):
-        if own_type is DataType.UNKNOWN:
-            return own_type, _struct(context, place, source)
-        return own_type, _numbers(context, place, "initialValues", source, own_type)
+        if value_type is DataType.UNKNOWN:
+            return value_type, _struct(context, place, source)
+        return value_type, _numbers(context, place, "initialValues", source, value_type)
     if not isinstance(source, dict):
         raise InvalidType(Problem("initialValues", "must be a list or an object", show(source)))
     fields_given = [field for field in ("value", "valueStart", "sourcePath") if field in source]
@@ -65,19 +65,19 @@ def _initial_values(context: Context, place: Place, fields: Fields) -> tuple[Dat
         raise InvalidDesc(Problem("initialValues", "must have one of value, valueStart or sourcePath", names))
     place = (*place, "initialValues")
     if fields_given[0] == "sourcePath":
-        return _file_values(context, context.fields(place, source, ("sourcePath",)), own_type, fields)
+        return _file_values(context, context.fields(place, source, ("sourcePath",)), value_type, fields)
     with inside("initialValues"):
-        return own_type, _generate(context, place, source, own_type, fields_given[0])
+        return value_type, _generate(context, place, source, value_type, fields_given[0])
 
 
-def _generate(context: Context, place: Place, source: Any, own_type: DataType, field: str) -> NDArray[Any]:
+def _generate(context: Context, place: Place, source: Any, value_type: DataType, field: str) -> NDArray[Any]:
     """Makes `valueCount` values: `value` repeated, or a sequence from `valueStart` in steps of `valueDelta`."""
     names = (field, "valueDelta") if field == "valueStart" else (field,)
     fields = context.fields(place, source, (*names, "valueCount"))
-    require(field, own_type is not DataType.UNKNOWN, "needs initialValuesDataType", "none")
+    require(field, value_type is not DataType.UNKNOWN, "needs initialValuesDataType", "none")
     count = fields.value("valueCount", uint)
-    context.require_affordable("valueCount", count * own_type.dtype.itemsize)
-    first, *delta = (_number(context, place, name, fields, own_type) for name in names)
+    context.require_affordable("valueCount", count * value_type.dtype.itemsize)
+    first, *delta = (_number(context, place, name, fields, value_type) for name in names)
     return sequence(first, delta[0], count) if delta else np.full(count, first)
 
 
@@ -90,38 +90,40 @@ def _struct(context: Context, place: Place, source: Sequence[Any]) -> NDArray[np
         inner = (*place, "initialValues", index)
         with inside(("initialValues", index)):
             fields = context.fields(inner, part, ("name", "type", "value"))
-            own_type = fields.value("type", data_type)
-            is_whole = own_type not in (DataType.UNKNOWN, *INTEGER_4)
-            require("type", is_whole, "must be a data type of whole bytes", own_type.name)
-            parts.append(_number(context, inner, "value", fields, own_type).tobytes())
+            value_type = fields.value("type", data_type)
+            is_whole = value_type not in (DataType.UNKNOWN, *INTEGER_4)
+            require("type", is_whole, "must be a data type of whole bytes", value_type.name)
+            parts.append(_number(context, inner, "value", fields, value_type).tobytes())
     return np.frombuffer(b"".join(parts), np.uint8)
 
 
-def _number(context: Context, place: Place, name: str, fields: Fields, own_type: DataType) -> Any:
+def _number(context: Context, place: Place, name: str, fields: Fields, value_type: DataType) -> Any:
     value = fields.value(name, json_given)
-    return _numbers(context, place, name, [value], own_type, is_list=False)[0]
+    return _numbers(context, place, name, [value], value_type, is_list=False)[0]
 
 
 def _numbers(
-    context: Context, place: Place, name: str, values: Sequence[Any], own_type: DataType, *, is_list: bool = True
+    context: Context, place: Place, name: str, values: Sequence[Any], value_type: DataType, *, is_list: bool = True
 ) -> NDArray[Any]:
-    numbers, too_large = convert(name, values, own_type, is_list=is_list)
-    rule = f"overflows to infinity in {own_type.name}"
+    numbers, too_large = convert(name, values, value_type, is_list=is_list)
+    rule = f"overflows to infinity in {value_type.name}"
     for index in too_large[:MAX_PROBLEMS].tolist():
         context.warn((*place, name), Problem((index,) if is_list else (), rule, values[index]))
     return numbers
 
 
-def _file_values(context: Context, source: Fields, own_type: DataType, fields: Fields) -> tuple[DataType, NDArray[Any]]:
+def _file_values(
+    context: Context, source: Fields, value_type: DataType, fields: Fields
+) -> tuple[DataType, NDArray[Any]]:
     with inside("initialValues"):
         path = context.file(source.value("sourcePath", json_string))
     mode, size = fields.get("resampleMode", "scale"), fields.value("resampleSize", optional(uints, ()))
     require("resampleMode", mode == "scale", "must be 'scale'", show(mode))
     require("resampleSize", len(size) in (0, 4), "must be [batch, channels, height, width]", f"{len(size)} elements")
     with inside(("initialValues", "sourcePath")):
-        own_type, values = read_values(path, own_type, size, context.affordable_bytes)
+        value_type, values = read_values(path, value_type, size, context.affordable_bytes)
         context.require_affordable((), values.nbytes)
-    return own_type, values
+    return value_type, values
 
 
 def size_deferred(
@@ -146,9 +148,9 @@ def size_deferred(
             with context.part(*place, point.name):
                 context.take_bytes("name", size)
                 declared = context.resources[resource].data_type
-                own_type = point.tensor.data_type if declared is DataType.UNKNOWN else declared
+                value_type = point.tensor.data_type if declared is DataType.UNKNOWN else declared
                 values = np.zeros(size, np.uint8)
-                context.resources[resource] = Resource(own_type, -(-size // 4) * 4, values, is_deferred=True)
+                context.resources[resource] = Resource(value_type, -(-size // 4) * 4, values, is_deferred=True)
                 context.sizes_of_outputs[resource] = size
         elif not point.is_open and size < (first := context.sizes_of_outputs.get(resource, 0)):
             rule = f"must have {first} bytes, like the first output in {show(resource)}"

@@ -71,8 +71,8 @@ class Cost:
     @classmethod
     def of_kernel(cls, operations: int, powers: int, traffic: int) -> "Cost":
         """The cost that a Pallas kernel declares."""
-        of_products = dict.fromkeys(("products", "halves", "passes", "declared"), operations)
-        return cls(bytes=traffic, element_operations=powers, **of_products)
+        product_counts = dict.fromkeys(("products", "halves", "passes", "declared"), operations)
+        return cls(bytes=traffic, element_operations=powers, **product_counts)
 
     def times(self, count: int) -> "Cost":
         """The cost of running this `count` times, as the body of a loop."""
@@ -333,11 +333,11 @@ def _operations_of_convolution(instruction: Instruction, operands: Sequence[HloT
         outputs, filters, images = operands[0], operands[1], result
     else:
         (images, filters), outputs = operands[:2], result
-    of_images, of_filters, of_outputs = labels
-    operations = 2 * outputs.sizes[of_outputs.index("b")]
-    operations *= filters.sizes[of_filters.index("o")] * filters.sizes[of_filters.index("i")]
-    for axis in filter(str.isdigit, of_images):
-        arrays = ((images, of_images), (filters, of_filters), (outputs, of_outputs))
+    image_labels, filter_labels, output_labels = labels
+    operations = 2 * outputs.sizes[output_labels.index("b")]
+    operations *= filters.sizes[filter_labels.index("o")] * filters.sizes[filter_labels.index("i")]
+    for axis in filter(str.isdigit, image_labels):
+        arrays = ((images, image_labels), (filters, filter_labels), (outputs, output_labels))
         size, taps, output = (tensor.sizes[names.index(axis)] for tensor, names in arrays)
         stride, padding, *dilations = (_along(int(axis), instruction, name) for name in ("stride", "pad", *_DILATIONS))
         operations *= multiplications(Extent(size, taps, output, stride, padding, *dilations))

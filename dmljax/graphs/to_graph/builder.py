@@ -85,8 +85,8 @@ class Builder(Assembly):
         `outputs` gives the types and sizes of the outputs by field.
         """
         read_descs = {key: map_tensor(lambda view: view.desc, tensor) for key, tensor in inputs.items()}
-        made_descs = {key: map_tensor(lambda output: desc_of(*output), tensor) for key, tensor in outputs.items()}
-        desc = operator(**read_descs, **made_descs, **attributes)
+        output_descs = {key: map_tensor(lambda output: desc_of(*output), tensor) for key, tensor in outputs.items()}
+        desc = operator(**read_descs, **output_descs, **attributes)
         broken = tuple(desc.problems(LATEST))
         if broken:
             raise InvalidDesc(*broken)

@@ -60,8 +60,8 @@ def _row_by_row(buffer: Array, new: Array, places: Array) -> Array:
     def write(step: Array, buffer: Array) -> Array:
         for i in range(at_once):
             row = rows[jnp.minimum(step * at_once + i, count - 1)]
-            of_row = lax.dynamic_slice_in_dim(new, row, 1)
-            buffer = lax.dynamic_update_slice(buffer, of_row, (row, _ZERO, places[row], _ZERO))
+            part = lax.dynamic_slice_in_dim(new, row, 1)
+            buffer = lax.dynamic_update_slice(buffer, part, (row, _ZERO, places[row], _ZERO))
         return buffer
 
     return cast(Array, lax.fori_loop(0, (count + at_once - 1) // at_once, write, buffer))

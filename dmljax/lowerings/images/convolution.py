@@ -128,7 +128,7 @@ def _overlap(window: Window) -> _Overlap | None:
         return whole  # with padding that no window reads: a GPU's library takes only the same at both ends
     if not all(parts):
         return None
-    of_image, of_places, of_taps = (
+    image_slice, place_slice, tap_slice = (
         slice(first := every.index(part[0]), first + len(part)) for every, part in zip(all_ranges, parts, strict=True)
     )
     elements, places, taps = parts
@@ -138,7 +138,7 @@ def _overlap(window: Window) -> _Overlap | None:
         start_padding=elements[0] - places[0] - taps[0],
         end_padding=max(0, places[-1] + taps[-1] - elements[-1]),
     )
-    return _Overlap(of_image, of_taps, window, (of_places.start, count - of_places.stop))
+    return _Overlap(image_slice, tap_slice, window, (place_slice.start, count - place_slice.stop))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4))
@@ -164,13 +164,13 @@ def _convolve_overlap_jvp(
     # JAX does not transpose a convolution whose result is wider than its operands, so widen the operands.
     value = _convolve_overlap(*primals, spec, sums, is_on_cpu)
     _require_known_windows(primals[1])  # JAX's derivative pads by them
-    (image, filter), (of_image, of_filter) = ([x.astype(sums) for x in both] for both in (primals, tangents))
+    (image, filter), (image_tangent, filter_tangent) = ([x.astype(sums) for x in both] for both in (primals, tangents))
     if any(window.stride > 1 and is_symbolic(window.input_size) for window in spec.windows):
-        image, of_image = (_pad_to_windows(x, spec.windows) for x in (image, of_image))
+        image, image_tangent = (_pad_to_windows(x, spec.windows) for x in (image, image_tangent))
         spec = spec._replace(windows=tuple(window.on_padded_input for window in spec.windows))
     layouts = (_OF_LIBRARIES_BY_IMAGE, _OF_LIBRARIES_BY_FILTER) if is_on_cpu else (_OF_DIRECTML,) * 2
     by_image, by_filter = (partial(_general_dilated, spec=spec, sums=sums, layouts=order) for order in layouts)
-    return value, by_image(of_image, filter) + by_filter(image, of_filter)
+    return value, by_image(image_tangent, filter) + by_filter(image, filter_tangent)
 
 
 def _require_known_windows(filter: Array) -> None:
@@ -261,8 +261,8 @@ def _convolve_on_cpu(image: Array, filter: Array, spec: ConvSpec) -> Array:
     if group_count == outputs and channels == 1 and at_most(elements, _MOST_PRODUCTS):
         return with_channels_last(partial(_products_of_channels, filter=filter, windows=windows), image)
     if group_count == 1 and at_most(elements, 1):
-        of_elements = partial(_product_of_elements, filter=filter, windows=windows, precision=precision)
-        return with_channels_last(of_elements, image)
+        product = partial(_product_of_elements, filter=filter, windows=windows, precision=precision)
+        return with_channels_last(product, image)
     has_few_places = at_most(places, _FEW_PLACES) and at_most(places - outputs, 0)
     if (group_count > 1 or has_few_places) and not is_symbolic(elements):
         return _product_of_columns(image, filter, spec)
@@ -337,11 +337,11 @@ def _terms(filter: Array) -> int:
 
 
 def _parts_of_floats(image: Array, filter: Array, spec: ConvSpec, largest: tuple[int, int]) -> list[Array]:
-    of_image, of_filter = largest
+    largest_in_image, largest_in_filter = largest
     terms, (_, channels, *_) = _terms(filter), filter.shape
-    if terms * of_image * of_filter <= _EXACT:
+    if terms * largest_in_image * largest_in_filter <= _EXACT:
         return [convolve(image, filter, spec).astype(np.int32)]
-    if terms * of_image * 16 <= _EXACT:
+    if terms * largest_in_image * 16 <= _EXACT:
         return [_in_two_digits(image, filter, spec)]
     if channels == 1:
         return [_convolve_exactly(image, filter, spec)]
@@ -349,8 +349,8 @@ def _parts_of_floats(image: Array, filter: Array, spec: ConvSpec, largest: tuple
     parts: list[Array] = []
     for half in (slice(channels // 2), slice(channels // 2, None)):
         some = filter[:, half]
-        of_some = of_groups[:, :, half].reshape(replace_at(image.shape, 1, spec.group_count * some.shape[1]))
-        parts += _parts_of_floats(of_some, some, spec, largest)
+        half_image = of_groups[:, :, half].reshape(replace_at(image.shape, 1, spec.group_count * some.shape[1]))
+        parts += _parts_of_floats(half_image, some, spec, largest)
     return parts
 
 

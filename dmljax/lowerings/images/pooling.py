@@ -318,13 +318,14 @@ def _spread(gradient: Array, axis: int, window: Window, place: Array) -> Array:
     near = lax.pad(gradient, np.zeros((), gradient.dtype), config)
     dtype = _position_dtype(axis, window.input_size)
     offset = place.astype(dtype) * np.array(window.dilation, dtype)
-    of_near = lax.pad(offset, np.array(np.iinfo(dtype).max, dtype), config)  # in no window
+    near_offsets = lax.pad(offset, np.array(np.iinfo(dtype).max, dtype), config)  # in no window
     place_in_group = lax.broadcasted_iota(dtype, replace_at(gradient.shape, axis, groups, stride), axis + 1)
 
     def part(i: int) -> Array:
         first = reach - 1 - i
         values, targets = (
-            jnp.expand_dims(lax.slice_in_dim(x, first, first + groups, axis=axis), axis + 1) for x in (near, of_near)
+            jnp.expand_dims(lax.slice_in_dim(x, first, first + groups, axis=axis), axis + 1)
+            for x in (near, near_offsets)
         )
         return jnp.where(targets == place_in_group + np.array(i * stride, dtype), values, jnp.zeros((), values.dtype))
 
@@ -403,8 +404,8 @@ def spread_sums(gradient: Array, windows: Windows) -> Array:
     def by_xla(gradient: Array) -> Array:
         beside = gradient.shape[_FIRST_AXIS + len(windows) :]
         image = (*gradient.shape[:_FIRST_AXIS], *(window.input_size for window in windows), *beside)
-        of_image = jax.linear_transpose(partial(_sums, windows=windows), jnp.zeros_like(gradient, shape=image))
-        spread: Array = of_image(gradient)[0]
+        transpose = jax.linear_transpose(partial(_sums, windows=windows), jnp.zeros_like(gradient, shape=image))
+        spread: Array = transpose(gradient)[0]
         return spread
 
     return choose(gradient, cpu=partial(_spread_slices, windows=windows), default=by_xla)

@@ -153,13 +153,13 @@ Body = Callable[[Neighbors, Neighbors, tuple[Array, Array], Any], Any]
 
 def _for_each_sample(samples: tuple[_Samples, _Samples], body: Body, carry: Any) -> Any:
     """Calls `body` with the samples' neighbors along both dimensions, their step numbers, and its last result."""
-    of_y, of_x = samples
+    y_samples, x_samples = samples
 
     def of_row(j: Array, carry: Any) -> Any:
-        y = of_y.neighbors(j)
-        return counted_loop(0, of_x.steps, lambda i, last: body(y, of_x.neighbors(i), (j, i), last), carry)
+        y = y_samples.neighbors(j)
+        return counted_loop(0, x_samples.steps, lambda i, last: body(y, x_samples.neighbors(i), (j, i), last), carry)
 
-    return counted_loop(0, of_y.steps, of_row, carry)
+    return counted_loop(0, y_samples.steps, of_row, carry)
 
 
 def counts_inside(axis: Axis, size: int, spans: Spans) -> Array:
@@ -246,9 +246,9 @@ def sums(image: Array, regions: Regions, batch: Array, axes: Axes) -> Array:
             spans_wrt = [spans[k] for k in wrt]
 
             def push(row: Sequence[Array]) -> Array:
-                of_wrt = lambda *some: total(image, batch, *_replace(spans, wrt, some))  # noqa: E731
+                total_by_spans = lambda *some: total(image, batch, *_replace(spans, wrt, some))  # noqa: E731
                 directions = [weight * jnp.ones_like(span) for weight, span in zip(row, spans_wrt, strict=True)]
-                _, derivative = jax.jvp(of_wrt, spans_wrt, directions)
+                _, derivative = jax.jvp(total_by_spans, spans_wrt, directions)
                 return cast(Array, derivative)
 
             derivatives = jax.vmap(push)(list(jnp.eye(len(wrt), dtype=spans_wrt[0].dtype)))
@@ -298,10 +298,10 @@ def _spread(gradient: Array, image_shape: Sequence[int], regions: Regions, batch
 
     def add(y: Neighbors, x: Neighbors, _: Any, total: Array) -> Array:
         rows, columns, is_inside = _grid(y, x)
-        for j, of_row in _taps(rows):
-            for i, of_column in _taps(columns):
+        for j, row_weight in _taps(rows):
+            for i, column_weight in _taps(columns):
                 weight = is_inside.astype(gradient.dtype)
-                for factor in (of_row, of_column):
+                for factor in (row_weight, column_weight):
                     weight = weight if factor is None else weight * factor.astype(gradient.dtype)
                 weight = weight[..., None]
                 part = jnp.where(weight == 0, jnp.zeros((), gradient.dtype), gradient * weight)

@@ -209,9 +209,9 @@ def _handicap(operands: Arrays, number: Array, begin: Any, end: Any) -> Any:
     bias = bias.astype(np.float32).reshape(bias.shape[0], -1, 1, bias.shape[4])
     position = lax.broadcasted_iota(np.int32, (1, 1, bias.shape[3]), 2)
     is_visible = (jnp.max(begin, -1, keepdims=True) <= position) & (position < jnp.min(end, -1, keepdims=True))
-    of_visible = jnp.max(jnp.where(is_visible[:, None], bias, -np.inf), -1)
-    of_hidden = np.float32(0) if "fill" in operands else jnp.max(bias, -1)
-    return number + jnp.max(of_hidden - of_visible, 1)
+    most_visible = jnp.max(jnp.where(is_visible[:, None], bias, -np.inf), -1)
+    most_hidden = np.float32(0) if "fill" in operands else jnp.max(bias, -1)
+    return number + jnp.max(most_hidden - most_visible, 1)
 
 
 def _spans_of_keys(spans: Arrays, sizes: ScoreSizes) -> Arrays:
@@ -400,12 +400,12 @@ class _OnGpu(NamedTuple):
             block[-1] = max(16, pl.next_power_of_2(shape[-1]))
 
         def index(number: Any) -> tuple[Any, ...]:
-            of_head = number // np.int32(programs)
+            head = number // np.int32(programs)
             indices: list[Any] = [np.int32(0)] * len(shape)
             if shape[0] > 1:
-                indices[0] = of_head // np.int32(self.sizes.heads)
+                indices[0] = head // np.int32(self.sizes.heads)
             if name not in _SPANS and shape[axis] > 1:
-                indices[axis] = of_head % np.int32(self.sizes.heads)
+                indices[axis] = head % np.int32(self.sizes.heads)
             return tuple(indices)
 
         return pl.BlockSpec(tuple(block), index)
@@ -719,8 +719,8 @@ def _backward_on_tpu(operands: Arrays, types: Types, in_rows: Iterable[str], int
     chip = _on_tpu(operands, in_rows)
     sizes, spans = chip.sizes, _spans(operands, chip.sizes)
     count, count_of_keys = sizes.blocks
-    of_queries = [(sizes.rows, sizes.size), (sizes.rows, 1)]
-    of_keys = [(sizes.columns, sizes.size), (sizes.columns, sizes.value_size)]
+    query_sums = [(sizes.rows, sizes.size), (sizes.rows, 1)]
+    key_sums = [(sizes.columns, sizes.size), (sizes.columns, sizes.value_size)]
 
     def zeros(shapes: list[tuple[int, int]]) -> tuple[Any, ...]:
         return tuple(jnp.zeros(shape, np.float32) for shape in shapes)
@@ -736,7 +736,7 @@ def _backward_on_tpu(operands: Arrays, types: Types, in_rows: Iterable[str], int
             grad = dq * chip.number(refs, "scale", b)
             _write(refs, {"dq": grad, "dscale": dscale, "dadded": dadded})
 
-        _walk(sums, (j == 0, attends, j == count_of_keys - 1), lambda: zeros(of_queries), step, finish)
+        _walk(sums, (j == 0, attends, j == count_of_keys - 1), lambda: zeros(query_sums), step, finish)
 
     def dkv_kernel(refs: Mapping[str, Any], sums: Any, place: tuple[Any, ...], attends: Any) -> None:
         b, g, i, j = place
@@ -748,12 +748,12 @@ def _backward_on_tpu(operands: Arrays, types: Types, in_rows: Iterable[str], int
             _write(refs, {"dk": dk * chip.number(refs, "scale", b), "dv": dv})
 
         ends = (g == 0) & (i == 0), attends, (g == sizes.group - 1) & (i == count - 1)
-        _walk(sums, ends, lambda: zeros(of_keys), step, finish)
+        _walk(sums, ends, lambda: zeros(key_sums), step, finish)
 
     results: Arrays = {}
     for name, kernel, order, kernel_spans, sums, scratch, values in (
-        ("attention_dq", dq_kernel, _BY_ROWS, spans, _DQ_RESULTS, of_queries, 1),
-        ("attention_dkv", dkv_kernel, _BY_COLUMNS, _spans_of_keys(spans, sizes), _DKV_RESULTS, of_keys, 2),
+        ("attention_dq", dq_kernel, _BY_ROWS, spans, _DQ_RESULTS, query_sums, 1),
+        ("attention_dkv", dkv_kernel, _BY_COLUMNS, _spans_of_keys(spans, sizes), _DKV_RESULTS, key_sums, 2),
     ):
         outputs = {result: x for result, x in types.items() if result in sums}
         if outputs:

@@ -48,12 +48,12 @@ def product_with(a: Array, weights: Weights, bits: int) -> Array:
     columns = dimension_axes(weights.codes)[0]
     axes_of_a = dimension_axes(a)
     blocks = dimension_axes(weights.codes)[1]
-    of_zeros = [None, None] if weights.zeros.shape == (1, 1) else [columns, blocks]
+    zeros_axes = [None, None] if weights.zeros.shape == (1, 1) else [columns, blocks]
     operands = [
         (a, axes_of_a),
         (weights.codes, [columns, blocks, None]),
         (weights.scales, [columns, blocks]),
-        (weights.zeros, of_zeros),
+        (weights.zeros, zeros_axes),
     ]
     return call_partitioned(partial(_product, bits, resolve_precision()), operands, [*axes_of_a[:-1], columns])
 
@@ -227,8 +227,8 @@ def _partition(kernel: Any, **parameters: Any) -> Any:
 
     def shardings(mesh: Any, operands: Any, outcomes: Any) -> Any:
         rows, columns, blocks = axes_of(operands)
-        of_zeros = () if operands[3].shape == (1, 1) else (columns, blocks)
-        specs = (rows, blocks), (columns, blocks), (columns, blocks), of_zeros
+        zeros_spec = () if operands[3].shape == (1, 1) else (columns, blocks)
+        specs = (rows, blocks), (columns, blocks), (columns, blocks), zeros_spec
         return [NamedSharding(mesh, PartitionSpec(rows, columns))], [
             NamedSharding(mesh, PartitionSpec(*x)) for x in specs
         ]

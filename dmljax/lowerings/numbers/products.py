@@ -85,16 +85,16 @@ def _integer_product(a: Array, b: Array, a_zero: Array | None, b_zero: Array | N
 _product_of_int8: Callable[..., Array] = partial(jnp.matmul, preferred_element_type=np.int32)
 
 
-def _in_two_passes(a: Array, b: Array, a_zero: Array, own_sums: Array) -> Array:
-    """Computes `a @ b - a_zero * (sums - own_sums)`, where `sums` are the sums of the columns of `b`."""
+def _in_two_passes(a: Array, b: Array, a_zero: Array, b_zero_sums: Array) -> Array:
+    """Computes `a @ b - a_zero * (sums - b_zero_sums)`, where `sums` are the sums of the columns of `b`."""
     row_of_ones = jnp.ones((*(1 for _ in a.shape[:-2]), 1, a.shape[-1]), np.int8)
-    return _product_of_int8(a, b) - a_zero * (_product_of_int8(row_of_ones, b) - own_sums)
+    return _product_of_int8(a, b) - a_zero * (_product_of_int8(row_of_ones, b) - b_zero_sums)
 
 
-def _in_one_pass(a: Array, b: Array, a_zero: Array, own_sums: Array) -> Array:
+def _in_one_pass(a: Array, b: Array, a_zero: Array, b_zero_sums: Array) -> Array:
     """Does the same in one pass over `b`, whose reading takes most of the time for few rows."""
     both = _product_of_int8(jnp.concatenate([a, jnp.ones((*a.shape[:-2], 1, a.shape[-1]), np.int8)], axis=-2), b)
-    return both[..., :-1, :] - a_zero * (both[..., -1:, :] - own_sums)
+    return both[..., :-1, :] - a_zero * (both[..., -1:, :] - b_zero_sums)
 
 
 def _as_int8(x: Array, zero: Array | None) -> tuple[Array, Array | None]:

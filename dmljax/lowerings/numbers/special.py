@@ -19,10 +19,10 @@ from dmljax.lowerings.workarounds import QUOTIENT_JVPS, quotient
 Function = Callable[[Array], Array]
 
 
-def _function(of_xla: Function, derivative: Function, **by_platform: Function) -> Function:
+def _function(xla_function: Function, derivative: Function, **by_platform: Function) -> Function:
     """A function of floats: float32 uses these on each platform, and everything else uses XLA's."""
-    of_float32 = with_derivatives(derivative)(lambda x: choose(x, **({"default": of_xla} | by_platform)))
-    return lambda x: of_xla(x) if x.dtype == np.float64 else of_float32(x)
+    float32_function = with_derivatives(derivative)(lambda x: choose(x, **({"default": xla_function} | by_platform)))
+    return lambda x: xla_function(x) if x.dtype == np.float64 else float32_function(x)
 
 
 def _asin(x: Array) -> Array:
@@ -85,5 +85,7 @@ def _atan2_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     y_part, x_part = y * shrink, x * shrink
     square = y_part * y_part + x_part * x_part
     is_far = jnp.isinf(longer)
-    of_y, of_x = (jnp.where(is_far, jnp.zeros_like(x), part / square * shrink) for part in (x_part, -y_part))
-    return _atan2(y, x), of_y * y_tangent + of_x * x_tangent
+    y_derivative, x_derivative = (
+        jnp.where(is_far, jnp.zeros_like(x), part / square * shrink) for part in (x_part, -y_part)
+    )
+    return _atan2(y, x), y_derivative * y_tangent + x_derivative * x_tangent

@@ -76,7 +76,7 @@ def _require_elements(input: Array, bounds: Sequence[int]) -> None:
 def _shared_axes(a: Array, b: Array, axis: int) -> tuple[list[MeshAxes], list[MeshAxes]]:
     """The mesh axes of arrays that are indexed together in all dimensions but `axis`."""
     axes_of_a, axes_of_b = dimension_axes(a), dimension_axes(b)
-    shared = [of_a or of_b for of_a, of_b in zip(axes_of_a, axes_of_b, strict=True)]
+    shared = [a_axes or b_axes for a_axes, b_axes in zip(axes_of_a, axes_of_b, strict=True)]
     own_of_a, own_of_b = list(shared), list(shared)
     own_of_a[axis], own_of_b[axis] = axes_of_a[axis], axes_of_b[axis]
     return own_of_a, own_of_b
@@ -515,8 +515,10 @@ def _write_last(arrays: tuple[Array, ...], position: Array, dimensions: lax.Scat
     """Writes those updates that are the last of their positions."""
     numbers, last = _last_numbers(arrays, position, dimensions, 0)
     coordinates = tuple(dimensions.inserted_window_dims)
-    of_last = lax.GatherDimensionNumbers((), coordinates, coordinates)
-    is_last = lax.gather(last, position, of_last, (1,) * last.ndim, mode=lax.GatherScatterMode.CLIP) == numbers
+    numbers_of_gather = lax.GatherDimensionNumbers((), coordinates, coordinates)
+    is_last = (
+        lax.gather(last, position, numbers_of_gather, (1,) * last.ndim, mode=lax.GatherScatterMode.CLIP) == numbers
+    )
     outside = jnp.stack([number(size, position.dtype) for size in last.shape])
     return _write(arrays, jnp.where(is_last[:, None], position, outside), dimensions)
 

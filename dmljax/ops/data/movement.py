@@ -93,8 +93,8 @@ def _require_window(whole: str, whole_sizes: Sizes, starts: Sizes, sizes: Sizes,
     _require_numbers(whole, len(whole_sizes), starts, sizes, strides)
     for i, (start, size, stride, limit) in enumerate(zip(starts, sizes, strides, whole_sizes, strict=True)):
         if not fits(start + size, limit):
-            of_whole = f"the size of {array_name(whole)} along axis {i}"
-            rule = f"must keep {argument_name('starts', i)} + {argument_name('sizes', i)} at most {limit}, {of_whole}"
+            limit_text = f"the size of {array_name(whole)} along axis {i}"
+            rule = f"must keep {argument_name('starts', i)} + {argument_name('sizes', i)} at most {limit}, {limit_text}"
             raise InvalidDesc(Problem(("sizes", i), rule, start + size))
         require(("strides", i), integer_in(("strides", i), stride, INT_MIN, INT_MAX) != 0, "must not be 0", stride)
 
@@ -144,8 +144,8 @@ def slice1(
     [8, 6, 4, 2]
     """
     input = calls.real_array("input", input)
-    strides, own_sizes = _strides_of(strides, sizes), None if output_sizes is None else tuple(output_sizes)
-    counts = _slice1_sizes(input.shape, tuple(starts), tuple(sizes), strides, own_sizes)
+    strides, result_sizes = _strides_of(strides, sizes), None if output_sizes is None else tuple(output_sizes)
+    counts = _slice1_sizes(input.shape, tuple(starts), tuple(sizes), strides, result_sizes)
     return _take_strided(input, _firsts(starts, sizes, strides), counts, strides)
 
 

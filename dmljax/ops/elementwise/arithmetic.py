@@ -526,8 +526,8 @@ def _power_jvp(function: Callable[..., Array], primals: Any, tangents: Any) -> t
     tangent = jnp.zeros_like(power)
     if type(base_tangent) is not SymbolicZero:
         is_constant = exponent == 0
-        one_less = jnp.where(is_constant, jnp.ones_like(exponent), _decrement(exponent))
-        derivative = exponent.astype(base.dtype) * function(base, one_less)
+        less = jnp.where(is_constant, jnp.ones_like(exponent), _decrement(exponent))
+        derivative = exponent.astype(base.dtype) * function(base, less)
         tangent += jnp.where(is_constant, jnp.zeros_like(derivative), derivative) * base_tangent
     if type(exponent_tangent) is not SymbolicZero:
         # `0 ** x` jumps to 1 at x = 0. Take its derivative there as 0, as JAX and PyTorch do.

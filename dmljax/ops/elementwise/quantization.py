@@ -591,9 +591,9 @@ def _scale_of_range(lowest: Array, highest: Array, steps: int) -> Array:
     tiny = jnp.finfo(highest.dtype).tiny
     # Halves do not overflow where the range does. XLA for a GPU would subtract before it halves.
     range, half = highest - lowest, jnp.full_like(highest, 0.5)
-    of_range = rounded_quotient(range, jnp.full_like(range, steps))
-    of_halves = rounded_quotient(product(highest, half) - product(lowest, half), jnp.full_like(range, steps / 2))
-    scale = jnp.maximum(jnp.where(jnp.isinf(range), of_halves, of_range), tiny)
+    step = rounded_quotient(range, jnp.full_like(range, steps))
+    step_from_halves = rounded_quotient(product(highest, half) - product(lowest, half), jnp.full_like(range, steps / 2))
+    scale = jnp.maximum(jnp.where(jnp.isinf(range), step_from_halves, step), tiny)
     return jnp.where(range < tiny, jnp.ones_like(range), scale)
 
 

@@ -120,8 +120,8 @@ def _infer_convolution(
         raise InvalidDesc(Problem("output_sizes", rule, spell_sizes(sizes)))
     check_sizes(sizes)
     if bias is not None:
-        of_channels = (channels,) if len(bias) == 1 else _of_channels(channels, input)
-        require_sizes("bias", bias, of_channels, why=", one number for each output channel")
+        bias_shape = (channels,) if len(bias) == 1 else _of_channels(channels, input)
+        require_sizes("bias", bias, bias_shape, why=", one number for each output channel")
     return WindowPlan(windows, sizes)
 
 
@@ -189,10 +189,10 @@ def convolution(
     calls.require_type("filter", filter, input.dtype, "input")
     is_forward = direction is FORWARD
     window_arguments = strides, dilations, start_padding, end_padding
-    of_bias = None if bias is None else jnp.shape(bias)
-    given_sizes = None if output_sizes is None else tuple(output_sizes)
+    bias_shape = None if bias is None else jnp.shape(bias)
+    result_sizes = None if output_sizes is None else tuple(output_sizes)
     windows, sizes = _infer_convolution(
-        input.shape, filter.shape, *window_arguments, group_count, of_bias, direction, output_padding, given_sizes
+        input.shape, filter.shape, *window_arguments, group_count, bias_shape, direction, output_padding, result_sizes
     )
     biases = [] if bias is None else [calls.number_array("bias", bias).reshape(_of_channels(sizes[1], input.shape))]
     for x in biases:
@@ -344,12 +344,12 @@ def _integer_parts(
     group_count: int,
 ) -> _IntegerConvolution:
     image, weights = _bytes("input", input), _bytes("filter", filter)
-    of_bias = None if bias is None else jnp.shape(bias)
-    plan = _infer_convolution(image.shape, weights.shape, *window_arguments, group_count, of_bias)
-    image, of_image = _subtract_zero("input_zero_point", image, input_zero_point, (1,) * image.ndim)
-    of_filters = (plan.sizes[1], *(1 for _ in weights.shape[1:]))
-    weights, of_filter = _subtract_zero("filter_zero_point", weights, filter_zero_point, of_filters)
-    return _IntegerConvolution(image, weights, plan, group_count, (of_image, of_filter))
+    bias_shape = None if bias is None else jnp.shape(bias)
+    plan = _infer_convolution(image.shape, weights.shape, *window_arguments, group_count, bias_shape)
+    image, largest_in_image = _subtract_zero("input_zero_point", image, input_zero_point, (1,) * image.ndim)
+    zero_point_shape = (plan.sizes[1], *(1 for _ in weights.shape[1:]))
+    weights, largest_in_filter = _subtract_zero("filter_zero_point", weights, filter_zero_point, zero_point_shape)
+    return _IntegerConvolution(image, weights, plan, group_count, (largest_in_image, largest_in_filter))
 
 
 def _bytes(where: str, value: ArrayLike) -> Array:
@@ -375,12 +375,14 @@ def _reshape_parameter(where: str, x: Array, sizes: tuple[int, ...]) -> Array:
 
 def _require_parameter(where: str, sizes: Sizes, channels: int) -> None:
     """Raises unless a scale or zero point has a single element or an element for each of the channels."""
-    of_each = (channels,) if len(sizes) < 2 else (1, channels, *(1 for _ in sizes[2:]))
-    if math.prod(sizes) != 1 and (channels == 1 or sizes != of_each):
+    channel_shape = (channels,) if len(sizes) < 2 else (1, channels, *(1 for _ in sizes[2:]))
+    if math.prod(sizes) != 1 and (channels == 1 or sizes != channel_shape):
         rule = "must have one element" + (
-            "" if channels == 1 else f", or {channels} in the shape {spell_sizes(of_each)}"
+            "" if channels == 1 else f", or {channels} in the shape {spell_sizes(channel_shape)}"
         )
-        raise InvalidDesc(Problem(where, rule, f"shape {spell_sizes(sizes)}", remedy=remedy_for_open(sizes, of_each)))
+        raise InvalidDesc(
+            Problem(where, rule, f"shape {spell_sizes(sizes)}", remedy=remedy_for_open(sizes, channel_shape))
+        )
 
 
 def _single(*fields: str, of_filters: bool = False) -> dml.Rule:
@@ -486,10 +488,10 @@ def quantized_linear_convolution(
     scales = [calls.float_array("input_scale", input_scale), calls.float_array("filter_scale", filter_scale)]
     wide = np.promote_types(*(widened(scale.dtype) for scale in scales))
     flat = _of_channels(parts.filter.shape[0], parts.input.shape)
-    of_input = _reshape_parameter("input_scale", scales[0], (1,) * len(flat)).astype(wide)
-    of_filter = _reshape_parameter("filter_scale", scales[1], flat).astype(wide)
+    input_factor = _reshape_parameter("input_scale", scales[0], (1,) * len(flat)).astype(wide)
+    filter_factor = _reshape_parameter("filter_scale", scales[1], flat).astype(wide)
     output_scale = _reshape_parameter("output_scale", calls.float_array("output_scale", output_scale), (1,) * len(flat))
-    others = [of_input, of_filter, output_scale]
+    others = [input_factor, filter_factor, output_scale]
     zero = None
     if output_zero_point is not None:
         zero = calls.integer_array("output_zero_point", output_zero_point)
@@ -499,10 +501,12 @@ def quantized_linear_convolution(
         require("bias", numbers.dtype == np.int32, "must be of int32", numbers.dtype, InvalidType)
         others.append(numbers.reshape(flat))
 
-    def finish(parts: Sequence[Array], of_input: Array, of_filter: Array, output_scale: Array, *more: Array) -> Array:
+    def finish(
+        parts: Sequence[Array], input_factor: Array, filter_factor: Array, output_scale: Array, *more: Array
+    ) -> Array:
         rest = list(more)
         point = None if zero is None else rest.pop(0)
-        value = scale_rounded(sum_as_floats([*parts, *rest], wide), of_input, of_filter)
+        value = scale_rounded(sum_as_floats([*parts, *rest], wide), input_factor, filter_factor)
         return quantize_rounded("output", value, output_scale, point, dtype, default)
 
     return parts.convolve(finish, *others)

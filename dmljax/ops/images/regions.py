@@ -246,7 +246,7 @@ class _Sampling(NamedTuple):
 
     def axes(self, size: Size2D) -> tuple[Axis, Axis]:
         """How regions are sampled along the height and along the width."""
-        of_size = lambda size: Axis(  # noqa: E731
+        make_axis = lambda size: Axis(  # noqa: E731
             size,
             self.minimum_samples_per_output,
             self.maximum_samples_per_output,
@@ -254,7 +254,7 @@ class _Sampling(NamedTuple):
             self.align_regions_to_corners,
             self.interpolation_mode is LINEAR,
         )
-        return of_size(size.height), of_size(size.width)
+        return make_axis(size.height), make_axis(size.width)
 
     def spans(self, regions: Array) -> tuple[tuple[Spans, Spans], Array]:
         """Where regions lie along the height and along the width, and which of them are finite; others are empty."""
@@ -604,14 +604,14 @@ def _gradients(
         return tuple(gradients[name] for name in wrt) if len(wrt) > 1 else gradients[wrt[0]]
 
     image_axes, roi_axes = dimension_axes(image), dimension_axes(regions)[:1]
-    of_image, of_regions = [None, image_axes[1], None, None], [*roi_axes, None]
+    image_mesh_axes, region_mesh_axes = [None, image_axes[1], None, None], [*roi_axes, None]
     operands = [
-        (image, of_image),
+        (image, image_mesh_axes),
         (gradient, [*roi_axes, image_axes[1], None, None]),
-        (regions, of_regions),
+        (regions, region_mesh_axes),
         (indices, roi_axes),
     ]
-    results = {"input": of_image, "roi": of_regions}
+    results = {"input": image_mesh_axes, "roi": region_mesh_axes}
     gradients = call_partitioned(pull, operands, *(results[name] for name in wrt))
     return dict(zip(wrt, gradients if len(wrt) > 1 else [gradients], strict=True))
 

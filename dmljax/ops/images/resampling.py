@@ -446,8 +446,8 @@ def _resample_array(input: Array, sizes: Sequence[int], steps: Sequence[AxisPosi
             return jnp.zeros(tuple(sizes), x.dtype)
         if not every or any(taps.axis <= 1 for taps in every):
             return compute(x, every)
-        one_before = [taps._replace(axis=taps.axis - 1) for taps in every]
-        return in_layout_of_network(partial(compute, every=every), partial(compute, every=one_before), x)
+        earlier_taps = [taps._replace(axis=taps.axis - 1) for taps in every]
+        return in_layout_of_network(partial(compute, every=every), partial(compute, every=earlier_taps), x)
 
     return call_partitioned(resample, [(input, dimension_axes(input))], result_axes([input], sizes))
 

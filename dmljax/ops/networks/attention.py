@@ -101,8 +101,8 @@ class _AttentionSizes:
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Returns the shape of each array except the mask, even of arrays that are absent."""
-        of_keys = (self.batch, self.key_heads, self.past, self.size)
-        of_values = (*of_keys[:3], self.value_size)
+        keys = (self.batch, self.key_heads, self.past, self.size)
+        values = (*keys[:3], self.value_size)
         parts = (self.heads * self.size, self.key_heads * self.size, self.key_heads * self.value_size)
         return {
             "query": (self.batch, self.queries, parts[0]),
@@ -113,12 +113,12 @@ class _AttentionSizes:
             "stacked_query_key_value": (self.batch, self.queries, self.heads, 3, self.size),
             "bias": (sum(parts),),
             "relative_position_bias": self.scores(),
-            "past_key": of_keys,
-            "past_value": of_values,
+            "past_key": keys,
+            "past_value": values,
             "past_sequence_lengths": (self.batch,),
             "output": (self.batch, self.queries, self.heads * self.value_size),
-            "output_present_key": (*of_keys[:2], self.total, self.size),
-            "output_present_value": (*of_values[:2], self.total, self.value_size),
+            "output_present_key": (*keys[:2], self.total, self.size),
+            "output_present_value": (*values[:2], self.total, self.value_size),
         }
 
     def scores(self) -> tuple[int, ...]:
@@ -291,10 +291,10 @@ def _axes_of_results(
 ) -> list[list[MeshAxes]]:
     """The mesh axes of the output, as those of the queries, and of present keys and values, as those of the keys."""
     query, keys = inputs[source["query"]], inputs[source.get("key", "past_key")]
-    of_query, of_keys = dimension_axes(query)[:3], dimension_axes(keys)
-    of_keys = of_keys[:3:2] if "key" in source else of_keys[:2]
-    output = [*of_query[:2], dividing_axes(of_query[2], sizes.heads * sizes.value_size, query)]
-    present: list[MeshAxes] = [of_keys[0], dividing_axes(of_keys[1], sizes.key_heads, keys), None, None]
+    query_axes, key_axes = dimension_axes(query)[:3], dimension_axes(keys)
+    key_axes = key_axes[:3:2] if "key" in source else key_axes[:2]
+    output = [*query_axes[:2], dividing_axes(query_axes[2], sizes.heads * sizes.value_size, query)]
+    present: list[MeshAxes] = [key_axes[0], dividing_axes(key_axes[1], sizes.key_heads, keys), None, None]
     return [output, *([present, present] if has_present else [])]
 
 
@@ -597,22 +597,22 @@ class _Attention(dml.Operator):
 
     def present(self, result: Any) -> Sequence[Any]:
         several = result if self.derived["has_present"](self) else (result,)
-        of_field = dict(zip(("output", *_PRESENT), several, strict=False))
-        return [of_field[leaf.key] for leaf in self.leaves(is_input=False)]
+        by_field = dict(zip(("output", *_PRESENT), several, strict=False))
+        return [by_field[leaf.key] for leaf in self.leaves(is_input=False)]
 
 
 _HEAD_COUNTS = ("head_count", "query_head_count", "key_value_head_count")
 
 
 def _table(**lengths: dml.Cell) -> dml.Table:
-    of_four = dml.Cell(dml.RANK_4_TO_5, FLOAT)
+    cell = dml.Cell(dml.RANK_4_TO_5, FLOAT)
     return dml.rows(
         dml.RANK_3_TO_5,
         FLOAT,
         **dict.fromkeys(_STACKED, dml.Cell(range(5, 6), FLOAT)),
         bias=dml.Cell(dml.RANK_1_TO_5, FLOAT),
         mask=dml.Cell(dml.RANK_1_TO_5, ONLY_INT32),
-        **dict.fromkeys(("relative_position_bias", "past_key", "past_value", *_PRESENT), of_four),
+        **dict.fromkeys(("relative_position_bias", "past_key", "past_value", *_PRESENT), cell),
         **lengths,
     )
 
@@ -699,8 +699,8 @@ def multihead_attention1(
             integer_in("total_sequence_length", total_sequence_length, 1, _FAR)
         if past_sequence_lengths is None:
             raise InvalidDesc(Problem("total_sequence_length", "must not be given without past_sequence_lengths"))
-    of_keys = query_head_count if key_value_head_count is None else key_value_head_count
-    heads = {"query_head_count": query_head_count, "key_value_head_count": of_keys}
+    key_heads = query_head_count if key_value_head_count is None else key_value_head_count
+    heads = {"query_head_count": query_head_count, "key_value_head_count": key_heads}
     type_of_mask = MultiheadAttentionMaskType.of(mask_type)
     options = _Options(type_of_mask, has_present, precision, is_causal, axis_name, total_sequence_length)
     return _attend((*sources, *others), scale, mask_filter_value, heads, options)

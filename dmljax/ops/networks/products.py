@@ -147,7 +147,7 @@ def _product_rules(*others: str, sentence: str = _PRODUCT) -> tuple[dml.Rule, ..
     return dml.page_rules(dml.same_rank("a", "b", *others, "output"), batches, *dml.infer_rules(sentence))
 
 
-def _of_rows_and_columns(of_rows: tuple[str, ...], of_columns: tuple[str, ...]) -> dml.Rule:
+def _of_rows_and_columns(row_fields: tuple[str, ...], column_fields: tuple[str, ...]) -> dml.Rule:
     """Scales and zero points have one element, or one for each row of ATensor, or for each column of BTensor."""
 
     def check(desc: Any) -> Iterator[Problem]:
@@ -155,8 +155,8 @@ def _of_rows_and_columns(of_rows: tuple[str, ...], of_columns: tuple[str, ...]) 
             return  # reported by the support tables
         rows, columns = desc.output.sizes[-2:]
         parameters_by_line = (
-            (of_rows, rows, (rows, 1), "row of ATensor"),
-            (of_columns, columns, (1, columns), "column of BTensor"),
+            (row_fields, rows, (rows, 1), "row of ATensor"),
+            (column_fields, columns, (1, columns), "column of BTensor"),
         )
         for fields, count, last, line in parameters_by_line:
             for field in fields:
@@ -170,8 +170,8 @@ def _of_rows_and_columns(of_rows: tuple[str, ...], of_columns: tuple[str, ...]) 
     sentences = (
         f"{dml.name_members(fields)} {'has' if len(fields) == 1 else 'have'} one element, or one for each {line}"
         for fields, line in (
-            (of_rows, "row of ATensor, with Sizes {{M}} or {{1, 1, M, 1}}"),
-            (of_columns, "column of BTensor, with Sizes {{N}} or {{1, 1, 1, N}}"),
+            (row_fields, "row of ATensor, with Sizes {{M}} or {{1, 1, M, 1}}"),
+            (column_fields, "column of BTensor, with Sizes {{N}} or {{1, 1, 1, N}}"),
         )
     )
     return dml.Rule("; ".join(sentences) + ".", check)
@@ -441,9 +441,9 @@ _SCALES_AND_ZERO_POINTS = (
 
 
 def _quantized_table(matrices: range, parameters: range) -> dml.Table:
-    of_matrices = dict.fromkeys(("a", "b", "output"), dml.Cell(matrices, INTEGER_8))
-    of_scales = dict.fromkeys(("a_scale", "b_scale", "output_scale"), ONLY_FLOAT32)
-    return dml.rows(parameters, INTEGER_8, **of_matrices, **of_scales)
+    matrix_cells = dict.fromkeys(("a", "b", "output"), dml.Cell(matrices, INTEGER_8))
+    scale_cells = dict.fromkeys(("a_scale", "b_scale", "output_scale"), ONLY_FLOAT32)
+    return dml.rows(parameters, INTEGER_8, **matrix_cells, **scale_cells)
 
 
 class QuantizedLinearMatrixMultiplyDesc(

@@ -68,11 +68,11 @@ def activation_functions(
     return [_function(operators[i::count]) for i in range(count)]
 
 
-def _function(of_directions: Sequence[dml.Operator]) -> _Function:
+def _function(activations: Sequence[dml.Operator]) -> _Function:
     functions = [
-        _QUICKER.get(activation, partial(dml.apply_fused, activation=activation)) for activation in of_directions
+        _QUICKER.get(activation, partial(dml.apply_fused, activation=activation)) for activation in activations
     ]
-    if len({*of_directions}) == 1:
+    if len({*activations}) == 1:
         return functions[0]
     return lambda x: jnp.stack([function(part) for function, part in zip(functions, x, strict=True)])
 
@@ -120,8 +120,11 @@ def _network_sizes(
     peephole: Sizes | None = None,
 ) -> dict[str, Sizes]:
     """The sizes of the outputs."""
-    of_input, of_recurrence = "steps, batch, input size", "directions, outputs, hidden size"
-    for name, sizes, dimensions in (("input", input, of_input), ("recurrence", recurrence, of_recurrence)):
+    input_dimensions, recurrence_dimensions = "steps, batch, input size", "directions, outputs, hidden size"
+    for name, sizes, dimensions in (
+        ("input", input, input_dimensions),
+        ("recurrence", recurrence, recurrence_dimensions),
+    ):
         require(name, len(sizes) == 3, f"must have 3 dimensions: {dimensions}", f"shape {sizes}")
     every = _sizes(gates, len(_DIRECTIONS[direction]), input, recurrence)
     shapes = {"input": input, "weight": weight, "recurrence": recurrence, "bias": bias, "hidden_init": hidden_init}
@@ -220,8 +223,8 @@ def _run(
         results = (*([sequence] if has_sequence else []), *last)
         return results if len(results) > 1 else results[0]
 
-    of_batch = (dimension_axes(x)[_BATCH[name]] for name, x in inputs.items() if name in _BATCH)
-    batch: MeshAxes = next((axes for axes in of_batch if axes), None)
+    batch_axes = (dimension_axes(x)[_BATCH[name]] for name, x in inputs.items() if name in _BATCH)
+    batch: MeshAxes = next((axes for axes in batch_axes if axes), None)
     operands = [(x, [batch if i == _BATCH.get(name) else None for i in range(x.ndim)]) for name, x in inputs.items()]
     last: list[MeshAxes] = [None, batch, None]
     results = call_partitioned(
@@ -501,13 +504,13 @@ def gru_of(
             (hidden,) = states
             multiply = partial(state_product, precision=weights.precision)
 
-            def update_and_reset(of_state: Array) -> list[Array]:
-                return _of_parts(lambda a, b: f(a + b), 2, is_on_cpu, products[..., gates], of_state)
+            def update_and_reset(state_products: Array) -> list[Array]:
+                return _of_parts(lambda a, b: f(a + b), 2, is_on_cpu, products[..., gates], state_products)
 
             if linear_before_reset:
-                of_state = multiply(hidden, recurrence)
-                update, reset = update_and_reset(of_state[..., gates])
-                candidate = g(products[..., new] + reset * (of_state[..., new] + state_bias))
+                state_products = multiply(hidden, recurrence)
+                update, reset = update_and_reset(state_products[..., gates])
+                candidate = g(products[..., new] + reset * (state_products[..., new] + state_bias))
             else:
                 update, reset = update_and_reset(multiply(hidden, recurrence[..., gates, :]))
                 candidate = g(products[..., new] + multiply(reset * hidden, recurrence[..., new, :]))

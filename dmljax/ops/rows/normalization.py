@@ -216,12 +216,18 @@ def _batch_gradients(
     x, gradient, average, spread, factor = _wide(array, *others)
     axes, inverse = _repeated_axes(factor), lax.rsqrt(spread + epsilon)
     normal = (x - average) * inverse
-    of_scale, of_bias = (jnp.sum(terms, axis=axes, keepdims=True) for terms in (gradient * normal, gradient))
+    scale_gradient, bias_gradient = (
+        jnp.sum(terms, axis=axes, keepdims=True) for terms in (gradient * normal, gradient)
+    )
     if is_training:
         count = number(math.prod(x.shape[axis] for axis in axes), x.dtype)
-        gradient = gradient - of_bias / count - normal * (of_scale / count)
-    of_input, of_scale, of_bias = (x.astype(array.dtype) for x in (gradient * (factor * inverse), of_scale, of_bias))
-    return BatchNormalizationGradients(of_input, of_scale.reshape(jnp.shape(scale)), of_bias.reshape(jnp.shape(scale)))
+        gradient = gradient - bias_gradient / count - normal * (scale_gradient / count)
+    new_gradient, scale_gradient, bias_gradient = (
+        x.astype(array.dtype) for x in (gradient * (factor * inverse), scale_gradient, bias_gradient)
+    )
+    return BatchNormalizationGradients(
+        new_gradient, scale_gradient.reshape(jnp.shape(scale)), bias_gradient.reshape(jnp.shape(scale))
+    )
 
 
 def _repeated_axes(parameter: Array) -> tuple[int, ...]:
