@@ -226,7 +226,7 @@ def a_graph(**changed: Any) -> Graph:
 
 
 def test_a_graph_is_drawn_from_its_inputs_down_to_its_outputs() -> None:
-    drawn = boxes(a_graph()._drawn)
+    drawn = boxes(a_graph()._drawing)
     assert {name: lines for name, (_, _, _, _, *lines) in drawn.items()} == {
         "x": ["2 x 3"],
         "relu": ["ACTIVATION_RELU 2 x 3"],
@@ -243,7 +243,7 @@ def test_a_graph_is_drawn_from_its_inputs_down_to_its_outputs() -> None:
 def test_boxes_do_not_overlap_or_leave_the_picture() -> None:
     nodes = {f"n{i}": unary("ActivationReluDesc") for i in range(12)}
     edges = {f"n{i}.input": "x" if i % 3 == 0 else f"n{i // 3}.output" for i in range(12)}
-    figure = Graph(nodes=nodes, edges=edges, inputs={"x": TENSOR}, outputs={"y": "n11.output"})._drawn
+    figure = Graph(nodes=nodes, edges=edges, inputs={"x": TENSOR}, outputs={"y": "n11.output"})._drawing
     drawn = boxes(figure)
     for one, other in itertools.combinations(drawn.values(), 2):
         assert one[0] > other[2] or other[0] > one[2] or one[1] > other[3] or other[1] > one[3]
@@ -253,7 +253,7 @@ def test_boxes_do_not_overlap_or_leave_the_picture() -> None:
 
 
 def test_an_arrow_goes_past_the_boxes_between() -> None:
-    figure = a_graph()._drawn
+    figure = a_graph()._drawing
     drawn = boxes(figure)
     (axes,) = figure.axes
     paths = [axes.transData.transform(patch.get_path().vertices) for patch in axes.patches]
