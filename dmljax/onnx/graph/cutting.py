@@ -3,15 +3,9 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from dmljax.graphs.steps import GraphStep, find_needed
 from dmljax.graphs.to_graph.views import View
-from dmljax.onnx.graph.graph import Node, names_read
-
-
-def live_nodes(nodes: Sequence[Node], outputs: Collection[str], known: Collection[str] = ()) -> tuple[Node, ...]:
-    """The nodes that compute `outputs` from the `known` values."""
-    steps = {index: GraphStep([*names_read(node)], node.outputs) for index, node in enumerate(nodes)}
-    return tuple(nodes[index] for index in find_needed(steps, outputs, known))
+from dmljax.onnx.graph.graph import Node, names_made, names_read
+from dmljax.onnx.graph.walks import dependent_names, live_nodes
 
 
 def advise_cut(
@@ -21,10 +15,7 @@ def advise_cut(
 
     `values` are the results of the nodes, by name. The first graph computes everything that the second reads from it.
     """
-    dependent: set[str] = set()
-    for node in nodes:
-        if node in refused or dependent & {*names_read(node)}:
-            dependent |= {*node.outputs}
+    dependent = dependent_names(nodes, names_made(*refused))
     cut = _last_results(nodes, outputs, refused)
     left = [name for name in outputs if name in dependent and name not in cut]
     behind = [node for node in live_nodes(nodes, left, cut) if dependent & {*node.outputs}]
@@ -33,8 +24,8 @@ def advise_cut(
         made = (name for name in dict.fromkeys(names) if name in values and name not in dependent)
         return [name for name in made if isinstance(values[name], View)]
 
-    passed = known_before(name for node in behind for name in names_read(node))
-    before = known_before([*(name for node in refused for name in names_read(node)), *passed, *outputs])
+    passed = known_before(names_read(*behind))
+    before = known_before([*names_read(*refused), *passed, *outputs])
     calls = []
     if before:
         calls.append(f"before these nodes, model.graph(shapes, outputs={before})")
@@ -47,14 +38,9 @@ def advise_cut(
 
 def _last_results(nodes: Sequence[Node], outputs: Sequence[str], refused: Collection[Node]) -> list[str]:
     """The results of refused nodes that the outputs need and that no other refused node reads."""
-    needed, results = {*outputs}, []
-    for node in reversed(nodes):
-        made = [name for name in node.outputs if name in needed]
-        if made and node in refused:
-            results += made
-        elif made:
-            needed |= {*names_read(node)}
-    return results[::-1]
+    results = [*names_made(*(node for node in nodes if node in refused))]
+    needed = {*outputs, *names_read(*live_nodes(nodes, outputs, results))}
+    return [name for name in results if name in needed]
 
 
 def _struct(value: Any) -> str:

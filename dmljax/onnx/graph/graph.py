@@ -131,8 +131,8 @@ class OnnxGraph:
     @functools.cached_property
     def free_names(self) -> frozenset[str]:
         """The names that the graph reads from enclosing graphs."""
-        read = {name for node in self.nodes for name in names_read(node)} | set(self.output_names)
-        defined = {*self.input_names, *self.constants, *(name for node in self.nodes for name in node.outputs)}
+        read = {*names_read(*self.nodes), *self.output_names}
+        defined = {*self.input_names, *self.constants, *names_made(*self.nodes)}
         return frozenset(read - defined - {""})
 
     @functools.cached_property
@@ -163,11 +163,17 @@ class Function:
 FunctionKey = tuple[str, str, str]  # domain, name, overload
 
 
-def names_read(node: Node) -> Iterator[str]:
-    """The names that a node reads, including those its subgraphs read."""
-    yield from filter(None, node.inputs)
-    for graph in node.subgraphs:
-        yield from graph.free_names
+def names_made(*nodes: Node) -> Iterator[str]:
+    """The names of the results of nodes."""
+    return (name for node in nodes for name in node.outputs if name)
+
+
+def names_read(*nodes: Node) -> Iterator[str]:
+    """The names that nodes read, including those their subgraphs read."""
+    for node in nodes:
+        yield from filter(None, node.inputs)
+        for graph in node.subgraphs:
+            yield from graph.free_names
 
 
 def sort_nodes(

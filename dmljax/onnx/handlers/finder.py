@@ -219,8 +219,7 @@ def _find_missing(nodes: Sequence[Node]) -> Iterator[Problem]:
 def draws_numbers(finder: Finder, graph: OnnxGraph) -> bool:
     """Whether a node of a model may draw random numbers."""
     graphs = [graph, *(function.graph for function in finder.reader.functions.values())]
-    handlers = ((node, finder.find(node)) for part in graphs for node in _all_nodes(part))
-    return any(handler.draws is not None and handler.draws(node) for node, handler in handlers)
+    return any(finder.find(node).is_random(node) for part in graphs for node in _all_nodes(part))
 
 
 # The values that decide sizes
@@ -241,7 +240,7 @@ def deciding_names(
 
 
 def _add_deciding(graph: OnnxGraph, finder: Finder, outer: set[str], deciding: set[str], kept: set[str]) -> None:
-    constants = _find_known_names(graph, finder, outer)
+    constants = find_known_names(graph, finder.find, outer)
     for node in reversed(graph.nodes):
         handler = finder.find(node)
         is_deciding = any(name in deciding for name in node.outputs)
@@ -265,12 +264,11 @@ def _add_deciding(graph: OnnxGraph, finder: Finder, outer: set[str], deciding: s
     deciding.discard("")
 
 
-def _find_known_names(graph: OnnxGraph, finder: Finder, outer: set[str]) -> set[str]:
+def find_known_names(graph: OnnxGraph, find: Callable[[Node], Handler], constants: Collection[str]) -> set[str]:
     """The names whose values follow from constants and shapes."""
-    known = {*outer}
+    known = {*constants}
     for node in graph.nodes:
-        handler = finder.find(node)
-        is_of_shapes = handler.input(0).use is Use.MEASURED
-        if handler.is_closed(node) and (is_of_shapes or known.issuperset(node.inputs)):
+        handler = find(node)
+        if handler.is_closed(node) and (handler.measures or known.issuperset(node.inputs)):
             known |= {*node.outputs}
     return known

@@ -80,13 +80,21 @@ class Handler:
     @property
     def passes_values(self) -> bool:
         """Whether known outputs require known inputs; not for Shape and Size, which know any array's sizes."""
-        return self.fold is not None and self.input(0).use is not Use.MEASURED
+        return self.fold is not None and not self.measures
+
+    @property
+    def measures(self) -> bool:
+        """Whether a node reads only the sizes of its first input."""
+        return self.input(0).use is Use.MEASURED
+
+    def is_random(self, node: Node) -> bool:
+        """Whether a node may draw random numbers."""
+        return self.draws is not None and self.draws(node)
 
     def is_closed(self, node: Node) -> bool:
         """Whether a node's results depend only on its inputs: not on values around a subgraph, nor on a random key."""
-        is_random = self.draws is not None and self.draws(node)
         uses = (self.input(i).use for i in range(len(node.inputs)))
-        return not is_random and not any(node.subgraphs) and Use.PASSED not in uses
+        return not self.is_random(node) and not any(node.subgraphs) and Use.PASSED not in uses
 
     def arguments(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """The attributes of a node in the form of the handler's parameters."""

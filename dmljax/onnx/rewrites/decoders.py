@@ -5,22 +5,23 @@ by the length of the mask. Here the mask is as long as the buffer, so a single t
 token's position selects its row.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dmljax.errors import Problem, Unsupported
-from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph, TensorType, names_read
-from dmljax.onnx.handlers.registry import Handler
+from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph, TensorType
+from dmljax.onnx.graph.walks import dependent_names, live_nodes
+from dmljax.onnx.handlers.registry import MICROSOFT, Handler
+from dmljax.onnx.rewrites.patterns import Matcher, is_operator, replace_nodes
 
 ROWS = "\0rows"  # the input that chooses a token of each sequence
 COUNTS = "\0counts"  # the input that has the number of new tokens of each sequence
 _CHOSEN = "\0chosen"
 
-_CONTRIBUTED = "com.microsoft"
-_PRODUCTS = frozenset({("MatMul", MAIN), ("MatMulNBits", _CONTRIBUTED)})  # of the rows of their first input
+_PRODUCTS = frozenset({("MatMul", MAIN), ("MatMulNBits", MICROSOFT)})  # of the rows of their first input
 _SIZES_ONLY = frozenset({"Shape", "Size"})
 
 
@@ -31,42 +32,6 @@ class Tables(NamedTuple):
     short: int
 
 
-class _DecoderNodes:
-    """The nodes of a graph by their results; `stored` are its constants and weights."""
-
-    def __init__(self, graph: OnnxGraph, stored: Mapping[str, Any]) -> None:
-        self.graph, self._stored = graph, stored
-
-    def maker(self, name: str, *operators: str) -> Node | None:
-        """The node that makes a value, if it is one of these operators of ONNX's main domain."""
-        node = self.graph.makers.get(name)
-        return node if node is not None and node.domain == MAIN and node.operator in operators else None
-
-    def array(self, name: str) -> Any:
-        """A stored array; None if a value is computed."""
-        node = self.maker(name, "Constant")
-        return self._stored.get(name) if node is None else node.attributes.get("value")
-
-    def is_number(self, name: str, number: int) -> bool:
-        array = self.array(name)
-        return array is not None and array.size == 1 and array.item() == number
-
-    def before(self, name: str) -> Iterator[Node]:
-        """The nodes that a value is computed with."""
-        visited, waiting = set[Node](), [name]
-        while waiting:
-            node = self.graph.makers.get(waiting.pop())
-            if node is not None and node not in visited:
-                visited.add(node)
-                yield node
-                waiting += names_read(node)
-
-    def reads(self, name: str) -> int:
-        """How often the graph reads a value."""
-        names = (value for node in self.graph.nodes for value in names_read(node))
-        return [*names, *self.graph.output_names].count(name)
-
-
 # Tables of angles
 
 
@@ -74,46 +39,42 @@ def with_one_table(
     graph: OnnxGraph, stored: Mapping[str, Any], mask: str, positions: TensorType
 ) -> tuple[OnnxGraph, Tables | None]:
     """Joins a graph's two tables of angles, which attention then looks up at `positions`; None without two tables."""
-    nodes = _DecoderNodes(graph, stored)
-    choices = [node for node in graph.nodes if node.operator == "If" and _is_by_size(nodes, node.inputs[0], mask)]
+    matcher = Matcher(graph, stored)
+    choices = [node for node in graph.nodes if node.operator == "If" and _is_by_size(matcher, node.inputs[0], mask)]
     if not choices:
         return graph, None
     choice, *others = choices
-    most, tables = _threshold(nodes, choice.inputs[0], mask), _tables(choice)
-    readers = [node for node in graph.nodes if {*choice.outputs} & {*names_read(node)}]
+    most, tables = _threshold(matcher, choice.inputs[0], mask), _tables(choice)
+    readers = matcher.readers(choice.outputs)
     are_attentions = all(_may_look_up(choice.outputs, positions.name, node) for node in readers)
     if others or most is None or tables is None or not are_attentions:
         rule = "must choose the angles of GroupQueryAttention, by whether the mask is longer than a number"
         raise Unsupported(Problem(choice.place, rule))
-    joined = [
+    replacements = {node: [_with_input(node, _POSITIONS, positions.name)] for node in readers}
+    replacements[choice] = [
         Node("Constant", MAIN, choice.version, name, (), (name,), {"value": np.concatenate(pair)})
         for name, pair in zip(choice.outputs, tables, strict=True)
     ]
-    changed = {node: (_with_input(node, _POSITIONS, positions.name),) for node in readers} | {choice: tuple(joined)}
     inputs = graph.inputs if positions.name in graph.input_names else (*graph.inputs, positions)
-    every = tuple(replaced for node in graph.nodes for replaced in changed.get(node, (node,)))
-    return replace(graph, nodes=every, inputs=inputs), Tables(most, len(tables[0][0]))
+    return replace(replace_nodes(graph, replacements), inputs=inputs), Tables(most, len(tables[0][0]))
 
 
-def _is_by_size(nodes: _DecoderNodes, condition: str, mask: str) -> bool:
-    return any(node.operator in _SIZES_ONLY and mask in node.inputs for node in nodes.before(condition))
+def _is_by_size(matcher: Matcher, condition: str, mask: str) -> bool:
+    before = live_nodes(matcher.graph.nodes, [condition])
+    return any(node.operator in _SIZES_ONLY and mask in node.inputs for node in before)
 
 
-def _threshold(nodes: _DecoderNodes, condition: str, mask: str) -> int | None:
+def _threshold(matcher: Matcher, condition: str, mask: str) -> int | None:
     """The number of tokens beyond which a condition holds; None if it depends on anything else."""
-    comparison = nodes.maker(condition, "Greater")
-    size = comparison and nodes.maker(comparison.inputs[0], "Gather")
-    sizes = size and nodes.maker(size.inputs[0], "Shape")
-    if comparison is None or size is None or sizes is None:
-        return None
-    is_length = sizes.inputs == (mask,) and not sizes.attributes and nodes.is_number(size.inputs[1], 1)
-    number = nodes.array(comparison.inputs[1])
-    return number.item() if is_length and number is not None and number.size == 1 else None
+    match matcher.chain(condition, "Greater", "Gather", "Shape"):
+        case comparison, size, sizes if sizes.inputs == (mask,) and not sizes.attributes:
+            return matcher.number(comparison.inputs[1]) if matcher.number(size.inputs[1]) == 1 else None
+    return None
 
 
 def _tables(choice: Node) -> list[tuple[Any, Any]] | None:
     """The table of each output for short and for long sequences; None if a table is not stored or does not fit."""
-    branches = [_DecoderNodes(choice.attributes[name], choice.attributes[name].constants) for name in _BRANCHES]
+    branches = [Matcher(choice.attributes[name]) for name in _BRANCHES]
     arrays = [[branch.array(name) for name in branch.graph.output_names] for branch in branches]
     pairs = [*zip(*arrays, strict=True)]
     if any(table is None or table.ndim != 2 for pair in pairs for table in pair):
@@ -140,7 +101,7 @@ def _with_input(node: Node, place: int, name: str) -> Node:
 def with_counts(graph: OnnxGraph) -> OnnxGraph:
     """Tells attention which new tokens are padding: those after the first `COUNTS` of each sequence."""
     for node in graph.nodes:
-        if (node.operator, node.domain) == ("SparseAttention", _CONTRIBUTED):
+        if is_operator(node, "SparseAttention", domain=MICROSOFT):
             raise Unsupported(Problem(node.place, "not supported in language models; dmljax.onnx.load runs the model"))
     nodes = tuple(_with_input(node, _COUNTS, COUNTS) if _is_attention(node) else node for node in graph.nodes)
     counts = TensorType(COUNTS, np.dtype(np.int32), (None,))
@@ -148,7 +109,7 @@ def with_counts(graph: OnnxGraph) -> OnnxGraph:
 
 
 def _is_attention(node: Node) -> bool:
-    return (node.operator, node.domain) == ("GroupQueryAttention", _CONTRIBUTED)
+    return is_operator(node, "GroupQueryAttention", domain=MICROSOFT)
 
 
 # Logits
@@ -163,9 +124,9 @@ class Logits(NamedTuple):
 
 def with_logits(graph: OnnxGraph, stored: Mapping[str, Any], find: Callable[[Node], Handler], logits: str) -> Logits:
     """Chooses tokens before the product with the vocabulary, if all later nodes work row by row."""
-    nodes = _DecoderNodes(graph, stored)
-    rows, reader = _rows_before(nodes, find, logits)
-    every = rows if reader is None else _before_last(nodes, rows)
+    matcher = Matcher(graph, stored)
+    rows, reader = _rows_before(matcher, find, logits)
+    every = rows if reader is None else _before_last(matcher, rows)
     place = len(graph.nodes) if reader is None else graph.nodes.index(reader)
 
     def reading(name: str, *added: Node) -> OnnxGraph:
@@ -183,19 +144,17 @@ def with_logits(graph: OnnxGraph, stored: Mapping[str, Any], find: Callable[[Nod
     return Logits(reading(every), replace(chosen, inputs=(*chosen.inputs, wanted)))
 
 
-def _rows_before(nodes: _DecoderNodes, find: Callable[[Node], Handler], logits: str) -> tuple[str, Node | None]:
+def _rows_before(matcher: Matcher, find: Callable[[Node], Handler], logits: str) -> tuple[str, Node | None]:
     """The rows that logits are computed from row by row, and the first node that reads them, if any."""
-    varying = {tensor.name for tensor in nodes.graph.inputs if nodes.array(tensor.name) is None}
-    for step in nodes.graph.nodes:
-        if varying & {*names_read(step)}:
-            varying |= {*step.outputs}
+    inputs = (name for name in matcher.graph.input_names if matcher.array(name) is None)
+    varying = dependent_names(matcher.graph.nodes, inputs)
     name, reader = logits, None
-    while (node := nodes.graph.makers.get(name)) is not None and nodes.reads(name) == 1:
+    while (node := matcher.graph.makers.get(name)) is not None and matcher.reads(name) == 1:
         first, *others = node.inputs
         if (node.operator, node.domain) in _PRODUCTS and varying.isdisjoint(others):
             return first, node
         computed = [value for value in node.inputs if value in varying]
-        is_alone = all(_is_flat(nodes.array(value)) for value in node.inputs if value not in computed)
+        is_alone = all(_is_flat(matcher.array(value)) for value in node.inputs if value not in computed)
         if len(computed) != 1 or not is_alone or not find(node).is_elementwise:
             break
         name, reader = computed[0], node
@@ -207,9 +166,9 @@ def _is_flat(array: Any) -> bool:
     return array is not None and array.size in (1, *array.shape[-1:])
 
 
-def _before_last(nodes: _DecoderNodes, rows: str) -> str:
+def _before_last(matcher: Matcher, rows: str) -> str:
     """Finds the rows of all tokens where the graph keeps only the last row of each sequence."""
-    added = nodes.maker(rows, "Unsqueeze")
-    last = added and nodes.maker(added.inputs[0], "Gather")
-    is_last = last and last.attributes.get("axis") == 1 and nodes.is_number(last.inputs[1], -1)
-    return last.inputs[0] if last and is_last else rows
+    match matcher.chain(rows, "Unsqueeze", "Gather"):
+        case _, last if last.attributes.get("axis") == 1 and matcher.number(last.inputs[1]) == -1:
+            return last.inputs[0]
+    return rows

@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph, names_read
+from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph, names_made
+from dmljax.onnx.graph.walks import dependent_names
 from dmljax.onnx.rewrites.joining import JoinedNode, WrittenAttention
+from dmljax.onnx.rewrites.patterns import Matcher, is_operator
 
 Place = tuple[int, int]  # of a result in a layer: the node and its output
 
@@ -76,22 +78,11 @@ class Kinds:
         self._types, self._inputs = types, {tensor.name: tensor for tensor in graph.inputs}
         self._apart = apart
         self._constants: dict[str, Hashable] = {name: _freeze(np.asarray(value)) for name, value in constants.items()}
-        self._sources: dict[str, str] = {}
-        self.stored = {node for node in graph.nodes if self._stores(node)}
-
-    def _stores(self, node: Node) -> bool:
-        """Whether a node gives a stored value."""
-        if node.domain != MAIN or node.operator not in ("Constant", "Identity"):
-            return False
-        (result,) = node.outputs
-        if node.operator == "Constant":
-            self._constants[result] = _attributes(node)
-            return True
-        source = self.source(node.inputs[0])
-        if source in self._types or source in self._constants:
-            self._sources[result] = source
-            return True
-        return False
+        stored = [node for node in graph.nodes if is_operator(node, "Constant")]
+        self._constants |= {node.outputs[0]: _attributes(node) for node in stored}
+        matcher = Matcher(graph, {**constants, **types})
+        self._sources = {name: source for name in graph.makers if (source := matcher.source(name)) != name}
+        self.stored = {*stored, *map(graph.makers.__getitem__, self._sources)}
 
     def source(self, name: str) -> str:
         """The name of the array that a value is, if it is stored."""
@@ -147,8 +138,8 @@ def _reads_in(graph: OnnxGraph) -> Iterator[str]:
 
 def _defined_names(graph: OnnxGraph) -> dict[str, int]:
     """The names that a graph defines, with their order."""
-    made = (name for node in graph.nodes for name in node.outputs if name)
-    return {name: i for i, name in enumerate((*graph.input_names, *graph.constants, *made))}
+    names = (*graph.input_names, *graph.constants, *names_made(*graph.nodes))
+    return {name: i for i, name in enumerate(names)}
 
 
 def operator_key(node: Node) -> Hashable:
@@ -343,9 +334,6 @@ def _find_counterparts(
 
 def _reads_itself(graph: OnnxGraph, layers: Layers) -> bool:
     """Whether layers read, through other nodes, results of layers that are not carried."""
-    results, computed = layers.results(), set[str]()
-    inside = layers.nodes
-    for node in graph.nodes:
-        if node not in inside and any(name in results or name in computed for name in names_read(node)):
-            computed |= {*node.outputs}
+    results, inside = layers.results(), layers.nodes
+    computed = dependent_names((node for node in graph.nodes if node not in inside), results).difference(results)
     return any(name in computed for node in inside for name in reads(node))

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.foundation.checks import integer_in
-from dmljax.onnx.graph.cutting import live_nodes
 from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph, names_read
 from dmljax.onnx.rewrites.equal_layers import Kinds, Layers, Place, find_layers, operator_key, reads
 from dmljax.onnx.rewrites.loaded_graph import LoadedGraph
+from dmljax.onnx.rewrites.patterns import drop_unread
 
 _VERSION = 14  # of the Identity that gives a layer's result the name of the last layer's
 
@@ -59,10 +59,10 @@ def _shorten(graph: OnnxGraph, layers: Layers, count: int) -> OnnxGraph:
     outputs = tuple(entry for entry in graph.outputs if entry.name not in gone and remains(given.get(entry.name, ())))
     if not outputs:
         raise InvalidDesc(Problem("count", f"must leave outputs, but all depend on layers after the first {count}"))
-    left = live_nodes(nodes, [entry.name for entry in outputs])
-    before, now = ({name for node in some for name in names_read(node)} for some in (graph.nodes, left))
+    shorter = drop_unread(replace(graph, nodes=tuple(nodes), outputs=outputs))
+    before, now = ({*names_read(*some.nodes)} for some in (graph, shorter))
     inputs = tuple(entry for entry in graph.inputs if entry.name in now or entry.name not in before)
-    return replace(graph, nodes=left, inputs=inputs, outputs=outputs)
+    return replace(shorter, inputs=inputs)
 
 
 def with_caches_numbered(graph: OnnxGraph, patterns: Sequence[str], layers: int) -> tuple[OnnxGraph, int]:

@@ -5,7 +5,7 @@ would be another program. Here its attention becomes GroupQueryAttention, which 
 which rows to read from its table of positions.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -13,13 +13,14 @@ import numpy as np
 
 from dmljax.errors import Problem, Unsupported
 from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph, TensorType, names_read
+from dmljax.onnx.rewrites.patterns import Matcher, drop_unread, is_operator, replace_nodes
 
 _PREFIX = "fixed caches"  # of the names of added values
 _LAST, _TOTAL = f"{_PREFIX}/last", f"{_PREFIX}/total"
 _CONSTANTS = {f"{_PREFIX}/{name}": np.array(value) for name, value in (("one", 1), ("axis", [1]))}
 
 # Operators that pass a number on
-_SAME_NUMBER = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
+_SAME_NUMBER = ("Cast", "Concat", "Identity", "Reshape", "Squeeze", "Unsqueeze")
 _RANK, _TOKENS = 4, 2  # of caches, and the axis of tokens among their axes
 _KEY, _VALUE = 6, 7  # the places of caches among the inputs of MultiHeadAttention
 
@@ -36,54 +37,44 @@ def with_fixed_caches(graph: OnnxGraph, inputs: NamesOfInputs) -> OnnxGraph:
     """The decoder with a mask and positions as further inputs; unchanged if it has a mask or no caches."""
     if inputs.mask in graph.input_names or not {*inputs.caches} & {*graph.input_names}:
         return graph
-    stored = [node for node in graph.nodes if node.operator == "Constant" and "value" in node.attributes]
-    known = {**graph.constants, **{node.outputs[0]: node.attributes["value"] for node in stored}}
-    version = next((node.version for node in graph.nodes if node.domain == MAIN), 0)
-    nodes = [revised for node in graph.nodes for revised in _revise_node(graph, node, inputs, known, version)]
-    nodes = _needed_nodes([*_of_mask(inputs.mask, version), *nodes], graph.output_names)
-    for node in nodes:
-        if node.operator != "GroupQueryAttention" and (read := {*names_read(node)} & {*inputs.caches}):
+    matcher = Matcher(graph)
+    version = next((node.version for node in graph.nodes if is_operator(node)), 0)
+    decoder = replace_nodes(graph, {node: _revise_node(matcher, node, inputs, version) for node in graph.nodes})
+    decoder = drop_unread(replace(decoder, nodes=(*_of_mask(inputs.mask, version), *decoder.nodes)))
+    for node in Matcher(decoder).readers(inputs.caches):
+        if node.operator != "GroupQueryAttention":
             rule = "counts past tokens in a way that is not supported"
             remedy = "known are causal MultiHeadAttention without masks, and tables of positions that Slice cuts"
-            raise Unsupported(Problem(node.place, rule, min(read), remedy=remedy))
+            raise Unsupported(Problem(node.place, rule, min({*names_read(node)} & {*inputs.caches}), remedy=remedy))
     integers = np.dtype(np.int64)
     names = (name for name in (inputs.mask, inputs.positions) if name not in graph.input_names)
     added = (TensorType(name, integers, (None, None)) for name in names)
-    return replace(
-        graph, nodes=tuple(nodes), inputs=(*graph.inputs, *added), constants={**graph.constants, **_CONSTANTS}
-    )
+    return replace(decoder, inputs=(*graph.inputs, *added), constants={**graph.constants, **_CONSTANTS})
 
 
-def _counts_past(graph: OnnxGraph, name: str, caches: Collection[str], known: Mapping[str, Any]) -> bool:
+def _counts_past(matcher: Matcher, name: str, caches: Collection[str]) -> bool:
     """Whether a value is the number of past tokens: the size of a cache, with nothing added."""
-    sizes, node = [*range(_RANK)], _maker(graph, name)
-    while node is not None and (node.operator in _SAME_NUMBER or (node.operator == "Concat" and len(node.inputs) == 1)):
-        node = _maker(graph, node.inputs[0])
-    if node is not None and node.operator == "Gather":
-        sizes = [sizes[i] for i in np.ravel(known.get(node.inputs[1], [])) if -_RANK <= i < _RANK]
-        node = _maker(graph, node.inputs[0])
-        if node is not None and node.attributes:
+    while (node := matcher.maker(name, *_SAME_NUMBER)) is not None:
+        if node.operator == "Concat" and len(node.inputs) > 1:
             return False
-    if node is None or node.operator != "Shape" or node.inputs[0] not in caches:
+        name = node.inputs[0]
+    choice = matcher.maker(name, "Gather")
+    sizes = matcher.maker(name if choice is None else choice.inputs[0], "Shape")
+    if sizes is None or sizes.inputs[0] not in caches:
         return False
-    return sizes[node.attributes.get("start", 0) : node.attributes.get("end", _RANK)] == [_TOKENS]
+    if choice is not None:
+        return not sizes.attributes and matcher.number(choice.inputs[1]) in (_TOKENS, _TOKENS - _RANK)
+    return [*range(_RANK)][sizes.attributes.get("start", 0) : sizes.attributes.get("end", _RANK)] == [_TOKENS]
 
 
-def _maker(graph: OnnxGraph, name: str) -> Node | None:
-    node = graph.makers.get(name)
-    return node if node is not None and node.domain == MAIN else None
-
-
-def _revise_node(
-    graph: OnnxGraph, node: Node, inputs: NamesOfInputs, known: Mapping[str, Any], version: int
-) -> Iterator[Node]:
+def _revise_node(matcher: Matcher, node: Node, inputs: NamesOfInputs, version: int) -> Iterator[Node]:
     """Returns the nodes that replace a node; `version` is the version of ONNX's own operators."""
     if _is_attention(node, inputs.caches):
         yield from _with_counts(node, version)
     elif (
-        (node.operator, node.domain) == ("Slice", MAIN)
-        and _cuts_rows(node, known)
-        and _counts_past(graph, node.inputs[1], inputs.caches, known)
+        is_operator(node, "Slice")
+        and _cuts_rows(matcher, node)
+        and _counts_past(matcher, node.inputs[1], inputs.caches)
     ):
         table = node.inputs[0]
         yield replace(node, operator="Gather", inputs=(table, inputs.positions), attributes={"axis": 0})
@@ -119,12 +110,12 @@ def _with_counts(node: Node, version: int) -> Iterator[Node]:
     yield replace(node, operator="GroupQueryAttention", inputs=inputs, attributes=attributes)
 
 
-def _cuts_rows(node: Node, known: Mapping[str, Any]) -> bool:
+def _cuts_rows(matcher: Matcher, node: Node) -> bool:
     """Whether a node cuts rows out of a constant table."""
-    table, _, _, axes, steps, *_ = (*node.inputs, *[""] * 5)
-    is_table = table in known and known[table].ndim == 2
-    along, by = (np.ravel(known.get(name, -1)) if name else [usual] for name, usual in ((axes, 0), (steps, 1)))
-    return is_table and [*along] == [0] and [*by] == [1]
+    name, _, _, axes, steps, *_ = (*node.inputs, *[""] * 5)
+    table = matcher.array(name)
+    axis, step = (matcher.number(name) if name else default for name, default in ((axes, 0), (steps, 1)))
+    return table is not None and table.ndim == 2 and (axis, step) == (0, 1)
 
 
 def _of_mask(mask: str, version: int) -> Iterator[Node]:
@@ -142,13 +133,3 @@ def _of_mask(mask: str, version: int) -> Iterator[Node]:
     yield node("Shape", (mask,), sizes)
     yield node("Gather", (sizes, one), size, axis=0)
     yield node("Cast", (size,), _TOTAL, to=integers)
-
-
-def _needed_nodes(nodes: Iterable[Node], outputs: Iterable[str]) -> list[Node]:
-    """The nodes whose results lead to outputs."""
-    read, needed = {*outputs}, []
-    for node in reversed([*nodes]):
-        if read.intersection(node.outputs):
-            needed.append(node)
-            read.update(names_read(node))
-    return needed[::-1]

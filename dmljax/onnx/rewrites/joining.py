@@ -5,13 +5,15 @@ and masks in between. Here we find such nodes by their operators, once. `dmljax.
 their values, and runs them separately if they compute something else.
 """
 
-from collections import Counter
+import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph, TensorType, names_read
+from dmljax.onnx.graph.graph import Node, OnnxGraph, TensorType, names_read
+from dmljax.onnx.graph.walks import live_nodes
+from dmljax.onnx.handlers.finder import find_known_names
 from dmljax.onnx.handlers.registry import Handler
-from dmljax.onnx.handlers.signatures import Use
+from dmljax.onnx.rewrites.patterns import Matcher, drop_unread, is_operator, replace_nodes
 from dmljax.onnx.values.types import Elements
 
 JOINED = "dmljax"  # the domain of joined nodes, which no file has
@@ -21,7 +23,9 @@ MAX_MASK_BYTES = 2**24  # of stored masks that become constants of the compiled 
 
 _OF_WEIGHTS = frozenset({"Cast", "Dropout", "Identity"})
 _OF_SCORES = {"Add": (0, 1), "Cast": (0,), "Div": (0,), "Identity": (0,), "Mul": (0, 1), "Where": (1, 2)}
-_SCALINGS = frozenset({"Div", "Mul"})
+_SCALINGS = ("Div", "Mul")
+# The nodes, last first, that scale, transpose, or repeat the heads of keys or values in one step
+_VIEWS = (("Div",), ("Mul",), ("Transpose",), ("Reshape", "Expand"), ("Reshape", "Transpose", "Reshape"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,22 +60,13 @@ class WrittenAttention:
 
 def join_attention(graph: OnnxGraph, find: Callable[[Node], Handler]) -> OnnxGraph:
     """Replaces the nodes of each attention in a graph and its subgraphs by a node that has them as its body."""
-    nodes = tuple(_join_subgraphs(node, find) for node in graph.nodes)
-    search = _AttentionFinder(replace(graph, nodes=nodes), find)
-    attentions = {node: written for node in nodes if (written := search.attention(node)) is not None}
+    graph = replace(graph, nodes=tuple(_join_subgraphs(node, find) for node in graph.nodes))
+    search = _AttentionFinder(graph, find)
+    attentions = {node: written for node in graph.nodes if (written := search.attention(node)) is not None}
     bodies = {last: {last, *search.inner(written), *search.sources(written)} for last, written in attentions.items()}
     bodies = {last: body for last, body in bodies.items() if body & attentions.keys() == {last}}
-    inside = {node for body in bodies.values() for node in body}
-    read, left = {*graph.output_names}, list[Node]()
-    for node in reversed(nodes):
-        if node in bodies:
-            left.append(search.join(attentions[node], bodies[node]))
-        elif node in inside and not read.intersection(node.outputs):
-            continue
-        else:
-            left.append(node)
-        read.update(names_read(left[-1]))
-    return replace(graph, nodes=tuple(left[::-1]))
+    replacements = {last: [search.join(attentions[last], body)] for last, body in bodies.items()}
+    return drop_unread(replace_nodes(graph, replacements), (node for body in bodies.values() for node in body))
 
 
 def _join_subgraphs(node: Node, find: Callable[[Node], Handler]) -> Node:
@@ -92,27 +87,21 @@ def constants_of_masks(graph: OnnxGraph, constants: Mapping[str, Elements]) -> f
     return frozenset(masks | {name for name in single if constants[name] in (0, 1) or constants[name] <= HIDDEN})
 
 
-def _all_read(nodes: Iterable[Node]) -> Iterator[str]:
-    return (name for node in nodes for name in names_read(node))
-
-
 class _AttentionFinder:
     """Looks for attention among the nodes of a graph."""
 
     def __init__(self, graph: OnnxGraph, find: Callable[[Node], Handler]) -> None:
         self._graph, self._find = graph, find
-        # How often each value is read; readers of its sizes need no elements.
-        readers = [node for node in graph.nodes if find(node).input(0).use is not Use.MEASURED]
-        self._reads = Counter((*_all_read(readers), *graph.output_names))
-        self._places = {node: i for i, node in enumerate(graph.nodes)}
+        self._measuring = {node for node in graph.nodes if find(node).measures}  # and read no elements
+        self._matcher = Matcher(graph, ignored=self._measuring)
         self._masks: dict[str, OnnxGraph | None] = {}
 
     def attention(self, last: Node) -> WrittenAttention | None:
         """The attention whose last product is `last`, if there is one."""
-        if (last.operator, last.domain) != ("MatMul", MAIN):
+        if not is_operator(last, "MatMul"):
             return None
         weights, name, reads = [last], last.inputs[0], 1
-        while (node := self._maker(name, reads)) is not None and len(weights) < MAX_STEPS:
+        while (node := self._matcher.maker(name, reads=reads)) is not None and len(weights) < MAX_STEPS:
             if node.operator == "Softmax":
                 scores = self._to_product(node.inputs[0], MAX_STEPS)
                 return (
@@ -120,30 +109,21 @@ class _AttentionFinder:
                 )
             if self._guard(node) is not None:
                 name, reads = node.inputs[2], 2
-            elif node.operator in _OF_WEIGHTS and not self._draws(node):
+            elif node.operator in _OF_WEIGHTS and not self._find(node).is_random(node):
                 name, reads = node.inputs[0], 1
             else:
                 break
             weights.append(node)
         return None
 
-    def _maker(self, name: str, reads: int | None = None) -> Node | None:
-        """The node that makes a value, if it is of ONNX's main domain and the value is read `reads` times."""
-        node = self._graph.makers.get(name)
-        return node if node is not None and node.domain == MAIN and reads in (None, self._reads[name]) else None
-
     def _guard(self, node: Node) -> Node | None:
         """The node that finds NaN among weights, if `node` replaces them."""
-        test = self._maker(node.inputs[0], 1) if node.operator == "Where" else None
-        return test if test is not None and (test.operator, *test.inputs) == ("IsNaN", node.inputs[2]) else None
-
-    def _draws(self, node: Node) -> bool:
-        draws = self._find(node).draws
-        return draws is not None and draws(node)
+        test = self._matcher.maker(node.inputs[0], "IsNaN", reads=1) if node.operator == "Where" else None
+        return test if test is not None and test.inputs == node.inputs[2:] else None
 
     def _to_product(self, name: str, steps: int) -> tuple[Node, ...] | None:
         """The nodes from scores back to the product of queries and keys, whose results nothing else reads."""
-        node = self._maker(name, 1)
+        node = self._matcher.maker(name, reads=1)
         if node is None or steps == 0:
             return None
         if node.operator == "MatMul":
@@ -160,24 +140,12 @@ class _AttentionFinder:
     def sources(self, written: WrittenAttention) -> set[Node]:
         """The nodes that scale queries, or scale, transpose and repeat keys and values."""
         query, key = written.scores[-1].inputs
-        scaling = self._maker(query)
-        nodes = {scaling} if scaling is not None and scaling.operator in _SCALINGS else set()
+        nodes = {*filter(None, [self._matcher.maker(query, *_SCALINGS)])}
         for name in (key, written.weights[0].inputs[1]):
-            while views := self._views(name):
+            while views := next(filter(None, (self._matcher.chain(name, *view) for view in _VIEWS)), ()):
                 nodes.update(views)
                 name = views[-1].inputs[0]
         return nodes
-
-    def _views(self, name: str) -> Sequence[Node]:
-        """The nodes, last first, that scale, transpose, or repeat the heads of keys or values in one step."""
-        last = self._maker(name)
-        if last is None or last.operator in {"Transpose", *_SCALINGS}:
-            return [] if last is None else [last]
-        second = self._maker(last.inputs[0]) if last.operator == "Reshape" else None
-        if second is None or second.operator == "Expand":
-            return [] if second is None else [last, second]
-        first = self._maker(second.inputs[0]) if second.operator == "Transpose" else None
-        return [last, second, first] if first is not None and first.operator == "Reshape" else []
 
     def _masks_of(self, scores: Sequence[Node]) -> dict[str, OnnxGraph]:
         names = [name for node in scores if node.operator in ("Add", "Where") for name in node.inputs]
@@ -188,28 +156,26 @@ class _AttentionFinder:
 
     def _constant_part(self, name: str) -> OnnxGraph | None:
         """The nodes that compute a value from constants and sizes; None if it depends on anything else."""
-        nodes: set[Node] = set()
-        waiting = [name]
-        while waiting:
-            source = waiting.pop()
-            node = self._graph.makers.get(source)
-            if node is None:
-                if source in self._graph.input_names and source not in self._graph.constants:
-                    return None
-            elif node not in nodes and self._find(node).input(0).use is not Use.MEASURED:
-                if not self._find(node).is_closed(node):
-                    return None
-                nodes.add(node)
-                waiting += filter(None, node.inputs)
-        return self._part(nodes, name)
+        return _part(live_nodes(self._constant_nodes, [name]), name) if name in self._known else None
 
-    def _part(self, nodes: Collection[Node], output: str) -> OnnxGraph:
-        return OnnxGraph(tuple(sorted(nodes, key=self._places.__getitem__)), (), (TensorType(output, None, None),))
+    @functools.cached_property
+    def _known(self) -> set[str]:
+        """The names of values that depend only on constants and sizes."""
+        return find_known_names(self._graph, self._find, {"", *self._graph.constants, *self._graph.free_names})
+
+    @functools.cached_property
+    def _constant_nodes(self) -> Sequence[Node]:
+        """The nodes that compute such values, without those that measure sizes."""
+        return [node for node in self._graph.nodes if node not in self._measuring and self._known >= {*node.outputs}]
 
     def join(self, written: WrittenAttention, nodes: Collection[Node]) -> JoinedNode:
         last = written.weights[0]
-        body = self._part(nodes, last.outputs[0])
-        inputs = dict.fromkeys(name for node in body.nodes for name in names_read(node) if name in body.free_names)
+        body = _part([node for node in self._graph.nodes if node in nodes], last.outputs[0])
+        inputs = dict.fromkeys(name for name in names_read(*body.nodes) if name in body.free_names)
         inputs |= dict.fromkeys(name for graph in written.masks.values() for name in sorted(graph.free_names))
         attributes = {"body": body, "written": written}
         return JoinedNode("Attention", JOINED, 1, last.name, (*inputs,), last.outputs, attributes, index=last.index)
+
+
+def _part(nodes: Iterable[Node], output: str) -> OnnxGraph:
+    return OnnxGraph(tuple(nodes), (), (TensorType(output, None, None),))

@@ -53,7 +53,7 @@ class LoadedGraph:
 
     def part(self, graph: OnnxGraph) -> "LoadedGraph":
         """The record of a graph that has a part of this graph's nodes, with the weights that the part reads."""
-        read = {*graph.output_names, *(name for node in graph.nodes for name in names_read(node))}
+        read = {*graph.output_names, *names_read(*graph.nodes)}
         return replace(
             self,
             graph=graph,

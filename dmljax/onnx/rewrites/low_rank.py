@@ -14,6 +14,7 @@ from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph
 from dmljax.onnx.graph.reader import dtype_of
 from dmljax.onnx.graph.saving import copy_proto
 from dmljax.onnx.rewrites.loaded_graph import LoadedGraph
+from dmljax.onnx.rewrites.patterns import is_operator, replace_nodes
 from dmljax.onnx.values.types import Array, DType
 from dmljax.text import did_you_mean, show
 from dmljax.types import FLOATS
@@ -45,8 +46,8 @@ class _Additions(NamedTuple):
     weights: Mapping[str, Matrix]
 
     def in_graph(self, graph: OnnxGraph) -> OnnxGraph:
-        nodes = (part for node in graph.nodes for part in self.nodes.get(_result(node), [node]))
-        return replace(graph, nodes=tuple(nodes))
+        products = {node: _result(node) for node in graph.nodes if _result(node) in self.nodes}
+        return replace_nodes(graph, {node: self.nodes[name] for node, name in products.items()})
 
     def in_file(self, file: onnx.ModelProto) -> None:
         """Adds the nodes, and empty tensors for the weights, to a file without its weights."""
@@ -91,7 +92,7 @@ def _additions(graph: OnnxGraph, known: Mapping[str, Matrix], rank: int, parts: 
     if parts is not None:
         parts = _check_parts(parts, [product.weight for product in products])
         products = [product for product in products if any(part in product.weight for part in parts)]
-    version = max((node.version for node in graph.nodes if node.domain == MAIN), default=_VERSION)
+    version = max((node.version for node in graph.nodes if is_operator(node)), default=_VERSION)
     nodes: dict[str, Sequence[Node]] = {}
     weights: dict[str, Matrix] = {}
     for node, weight, ((rows, columns), dtype) in products:
@@ -164,7 +165,7 @@ def _products(graph: OnnxGraph, known: Mapping[str, Matrix]) -> Iterator[_Produc
 
 def _view_of(node: Node, matrix: Matrix, known: Mapping[str, Matrix]) -> Matrix | None:
     """The matrix with the same numbers that a node makes; None if its numbers differ."""
-    match node.operator if node.domain == MAIN else "":
+    match node.operator if is_operator(node) else "":
         case "Identity":
             return matrix
         case "Cast":

@@ -4,7 +4,6 @@ Such files store a number per weight, which takes a byte on a CPU. The codes of 
 products read them without first unpacking them to memory.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -13,7 +12,9 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph, names_read
+from dmljax.onnx.graph.graph import Node, OnnxGraph
+from dmljax.onnx.handlers.registry import MICROSOFT
+from dmljax.onnx.rewrites.patterns import Matcher, is_operator, replace_nodes
 from dmljax.onnx.values.types import DType
 
 _BITS = 4
@@ -30,17 +31,13 @@ class Origin(NamedTuple):
 
 def with_packed_weights(graph: OnnxGraph) -> tuple[OnnxGraph, Mapping[str, Origin]]:
     """The graph with MatMulNBits in place of such products, and the origins of its new arrays."""
-    reads = Counter(name for node in graph.nodes for name in names_read(node))
-    reads.update((*graph.input_names, *graph.output_names))
-    conversions = {node.outputs[0]: node for node in graph.nodes if _may_pack(node, graph.constants, reads)}
-    constants, nodes = dict(graph.constants), []
+    matcher, constants = Matcher(graph), dict(graph.constants)
+    replacements: dict[Node, tuple[Node, ...]] = {}
     origins: dict[str, Origin] = {}
     for node in graph.nodes:
-        conversion = conversions.get(node.inputs[1]) if (node.operator, node.domain) == ("MatMul", MAIN) else None
-        if conversion is None:
-            nodes.append(node)
+        conversion = matcher.maker(node.inputs[1], "DequantizeLinear") if is_operator(node, "MatMul") else None
+        if conversion is None or not _may_pack(matcher, conversion):
             continue
-        nodes.remove(conversion)
         packed_arrays = {f"{conversion.inputs[0]}.{role}": pair for role, pair in _pack(conversion, constants).items()}
         origins |= {name: origin for name, (origin, _) in packed_arrays.items()}
         sizes = dict(zip("KN", constants[conversion.inputs[0]].shape, strict=True))
@@ -49,20 +46,20 @@ def with_packed_weights(graph: OnnxGraph) -> tuple[OnnxGraph, Mapping[str, Origi
         constants |= {name: array for name, (_, array) in packed_arrays.items()}
         attributes = {**sizes, "bits": _BITS, "block_size": conversion.attributes["block_size"]}
         inputs = (node.inputs[0], *packed_arrays)
-        product = replace(node, operator="MatMulNBits", domain="com.microsoft", version=1)
-        nodes.append(replace(product, inputs=inputs, attributes=attributes))
-    return replace(graph, nodes=tuple(nodes), constants=constants), origins
+        product = replace(node, operator="MatMulNBits", domain=MICROSOFT, version=1, inputs=inputs)
+        replacements |= {conversion: (), node: (replace(product, attributes=attributes),)}
+    return replace(replace_nodes(graph, replacements), constants=constants), origins
 
 
-def _may_pack(node: Node, constants: Mapping[str, Any], reads: Mapping[str, int]) -> bool:
+def _may_pack(matcher: Matcher, node: Node) -> bool:
     """Whether a node dequantizes stored codes of 4 bits in blocks of rows, only to multiply by them."""
-    if (node.operator, node.domain) != ("DequantizeLinear", MAIN):
+    names = [*filter(None, node.inputs)]
+    constants, may_change = matcher.graph.constants, matcher.graph.input_names
+    if not all(name in constants and name not in may_change for name in names):
         return False
-    stored = [constants.get(name) for name in filter(None, node.inputs)]
-    names = (*filter(None, node.inputs), node.outputs[0])
-    if any(array is None for array in stored) or any(reads[name] != 1 for name in names):
+    if any(matcher.reads(name) != 1 for name in (*names, node.outputs[0])):
         return False
-    codes: Any = stored[0]
+    codes = constants[names[0]]
     size = node.attributes.get("block_size", 0)
     is_power = size >= _SMALLEST_BLOCK and size & (size - 1) == 0
     return (

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph, TensorType, names_read
+from dmljax.onnx.graph.walks import dependent_names
 from dmljax.onnx.handlers.registry import Handler
 from dmljax.onnx.rewrites.equal_layers import Kinds, Layers, Place, find_layers
 from dmljax.onnx.rewrites.joining import JOINED
@@ -20,7 +21,7 @@ def with_scanned_layers(
 
     `types` are of weights. Layers that draw random numbers stay, because a Scan would draw others.
     """
-    apart = {node for node in graph.nodes if (draws := find(node).draws) is not None and draws(node)}
+    apart = {node for node in graph.nodes if find(node).is_random(node)}
     for layers in find_layers(graph, Kinds(graph, types, constants, apart)):
         graph = _scan_layers(graph, layers)
     return graph
@@ -29,14 +30,10 @@ def with_scanned_layers(
 def _scan_layers(graph: OnnxGraph, layers: Layers) -> OnnxGraph:
     inside, results = layers.nodes, layers.results()
     outside = [node for node in graph.nodes if node not in inside]
-    read = results.keys() & {*graph.output_names, *(name for node in outside for name in names_read(node))}
-    depending: set[str] = {*results}
-    before: list[Node] = []
-    after: list[Node] = []
-    for node in outside:
-        is_after = not depending.isdisjoint(names_read(node))
-        (after if is_after else before).append(node)
-        depending |= {*node.outputs} if is_after else set()
+    read = results.keys() & {*graph.output_names, *names_read(*outside)}
+    dependent = dependent_names(outside, results)
+    before = [node for node in outside if dependent.isdisjoint(names_read(node))]
+    after = [node for node in outside if not dependent.isdisjoint(names_read(node))]
     return replace(graph, nodes=(*before, *_nodes(layers, read), *after))
 
 

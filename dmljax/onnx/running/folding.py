@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 import jax
 import numpy as np
 
-from dmljax.graphs.steps import GraphStep, run_at_each_call
+from dmljax.graphs.steps import run_at_each_call
 from dmljax.onnx.graph.graph import OnnxGraph, names_read
+from dmljax.onnx.graph.walks import steps_of
 from dmljax.onnx.running.interpreter import Interpreter, as_array, is_known
 from dmljax.onnx.values.symbols import has_counts
 from dmljax.onnx.values.types import Array, Value
@@ -57,9 +58,8 @@ def fold(
         is_small = name in enlarged or sizes[name] <= sum(weights[origin].nbytes for origin in origins[name])
         return is_small and name not in free
 
-    steps = {node: GraphStep([*names_read(node)], [*filter(None, node.outputs)]) for node in graph.nodes}
-    nodes = tuple(run_at_each_call(steps, graph.output_names, sizes, is_worth))
-    read = {name for node in nodes for name in names_read(node)} | {*graph.output_names}
+    nodes = tuple(run_at_each_call(steps_of(graph.nodes), graph.output_names, sizes, is_worth))
+    read = {*names_read(*nodes), *graph.output_names}
     made = {name for node in nodes for name in node.outputs}
     kept = [name for name in sizes if name in read - made]
     if not kept:

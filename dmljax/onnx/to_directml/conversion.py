@@ -22,8 +22,9 @@ from dmljax.graphs.graph import Graph
 from dmljax.graphs.to_graph.builder import NoOperator, unused
 from dmljax.graphs.to_graph.converter import Converter
 from dmljax.graphs.to_graph.views import View
-from dmljax.onnx.graph.cutting import advise_cut, live_nodes
+from dmljax.onnx.graph.cutting import advise_cut
 from dmljax.onnx.graph.graph import Node, OnnxGraph, TensorType, names_read
+from dmljax.onnx.graph.walks import live_nodes
 from dmljax.onnx.handlers.refusals import merge_by_operator
 from dmljax.onnx.handlers.registry import KeyNeeded
 from dmljax.onnx.rewrites.loaded_graph import LoadedGraph
@@ -53,7 +54,7 @@ def directml_graph(
     cuts = {name: _struct_of_result(name, shapes[name]) for name in shapes if name in made}
     names = model.output_names if outputs is None else _names(outputs, {*made, *model.output_names})
     nodes = live_nodes(model.nodes, names, cuts)
-    needed = {*names, *(name for node in nodes for name in names_read(node))}
+    needed = {*names, *names_read(*nodes)}
     if outputs is None and not cuts:
         needed |= {tensor.name for tensor in (*inputs, *defaults)}
     others = {name: shape for name, shape in shapes.items() if name not in cuts}

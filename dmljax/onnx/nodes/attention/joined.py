@@ -15,9 +15,9 @@ import numpy as np
 from dmljax.foundation.dimensions import is_symbolic
 from dmljax.foundation.precision import resolve_precision
 from dmljax.lowerings.attention.dot_product import Mask, attention
-from dmljax.onnx.graph.cutting import live_nodes
 from dmljax.onnx.graph.graph import Node, OnnxGraph, TensorType
 from dmljax.onnx.graph.reader import dtype_of
+from dmljax.onnx.graph.walks import live_nodes
 from dmljax.onnx.handlers.registry import NodeCall, handles
 from dmljax.onnx.handlers.signatures import Passed
 from dmljax.onnx.rewrites.joining import JOINED, WrittenAttention
