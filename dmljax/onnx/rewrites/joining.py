@@ -9,8 +9,9 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from dmljax.graphs.steps import GraphStep, find_needed
 from dmljax.onnx.graph.graph import Node, OnnxGraph, TensorType, names_read
-from dmljax.onnx.graph.walks import live_nodes
+from dmljax.onnx.graph.walks import steps_of
 from dmljax.onnx.handlers.finder import find_known_names
 from dmljax.onnx.handlers.registry import Handler
 from dmljax.onnx.rewrites.patterns import Matcher, drop_unread, is_operator, replace_nodes
@@ -156,7 +157,7 @@ class _AttentionFinder:
 
     def _constant_part(self, name: str) -> OnnxGraph | None:
         """The nodes that compute a value from constants and sizes; None if it depends on anything else."""
-        return _part(live_nodes(self._constant_nodes, [name]), name) if name in self._known else None
+        return _part(find_needed(self._constant_steps, [name]), name) if name in self._known else None
 
     @functools.cached_property
     def _known(self) -> set[str]:
@@ -164,9 +165,10 @@ class _AttentionFinder:
         return find_known_names(self._graph, self._find, {"", *self._graph.constants, *self._graph.free_names})
 
     @functools.cached_property
-    def _constant_nodes(self) -> Sequence[Node]:
+    def _constant_steps(self) -> dict[Node, GraphStep]:
         """The nodes that compute such values, without those that measure sizes."""
-        return [node for node in self._graph.nodes if node not in self._measuring and self._known >= {*node.outputs}]
+        nodes = (node for node in self._graph.nodes if node not in self._measuring)
+        return steps_of(node for node in nodes if self._known.issuperset(node.outputs))
 
     def join(self, written: WrittenAttention, nodes: Collection[Node]) -> JoinedNode:
         last = written.weights[0]
