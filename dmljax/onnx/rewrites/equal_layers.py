@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph, names_made
+from dmljax.onnx.graph.graph import Node, OnnxGraph, names_made
 from dmljax.onnx.graph.walks import dependent_names
 from dmljax.onnx.rewrites.joining import JoinedNode, WrittenAttention
 from dmljax.onnx.rewrites.patterns import Matcher, is_operator
