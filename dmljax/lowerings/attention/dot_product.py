@@ -59,9 +59,13 @@ def attention(
     device along that axis has a block of the positions, and the bias and the mask have the keys of all blocks.
     """
     optional = {"query": query, "scale": scale, "bias": bias} | (mask or Mask())._asdict()
-    arrays = {name: x for name, x in optional.items() if x is not None}
     batch = jnp.broadcast_shapes(query.shape[:-2], keys[0].shape[:-2])
     scores = *batch, query.shape[-2], sum(key.shape[-2] for key in keys)
+    arrays = {
+        name: x.reshape((1,) * (len(scores) - x.ndim) + x.shape) if x.ndim or name in _ALONG_QUERIES else x
+        for name, x in optional.items()
+        if x is not None
+    }
     fitting = [chip for chip in _TYPES_IN_KERNELS if _fits_kernel(chip, scores, query, keys, values, precision)]
     chips = fitting if fitting and min(scores[-2:]) >= _FEWEST_IN_KERNELS else []  # none for open sizes
     in_rows = ("query", *(_PASSED if keys_in_rows else ()))

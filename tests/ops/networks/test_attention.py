@@ -397,6 +397,18 @@ def test_attention_in_blocks_and_its_derivatives_equal_the_direct_computation(
     check_both_ways(name, in_blocks, queries, keys=23, past=0)
 
 
+def test_a_bias_and_a_mask_of_fewer_dimensions_broadcast_also_in_blocks(in_blocks: Callable[[], None]) -> None:
+    query, key, value, bias = normal(2, 3, 10, 4), normal(2, 3, 23, 4), normal(2, 3, 23, 3), normal(23)
+    is_seen, begin = jnp.asarray(RNG.random((10, 23)) < 0.5), jnp.int32(2)
+
+    def result(bias: Any, is_seen: Any, begin: Any) -> Any:
+        mask = Mask(jnp.float32(-2), is_seen, begin)
+        return lowerings.attention(query, [key], [value], jnp.float32(1), bias, mask, precision=None)
+
+    ((whole, blocks),) = both_ways(result, in_blocks, bias, is_seen, begin)
+    np.testing.assert_allclose(blocks, whole, rtol=1e-5, atol=1e-6)
+
+
 @FULL
 def test_nan_and_infinity_in_blocks_equal_the_direct_computation(in_blocks: Callable[[], None]) -> None:
     query, key, value = normal(6, 5, 4), normal(6, 21, 4), normal(6, 21, 3)
