@@ -18,6 +18,10 @@ from dmljax.directml import DataType, ScaleBias, TensorDesc
 from dmljax.types import FLOAT
 
 Arrays = dict[str, Arr]
+# A valid descriptor, changes that break a rule, and the message about them
+RefusedDesc = tuple[directml.Operator, dict[str, Any], str]
+# The name of a function, changes to the arguments that its family's `CALLS` has, and the error
+RefusedCall = tuple[str, dict[str, Any], type[Exception], str]
 AB = ("a", "b")
 GRADIENT = ("input", "input_gradient")
 

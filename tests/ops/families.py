@@ -1,6 +1,6 @@
 """Collects what the files `tests/ops/<room>/cases_<family>.py` say about operators.
 
-It finds the entries of these dictionaries in each file, so no other list is needed.
+It finds these dictionaries and tables in each file, so no other list is needed.
 """
 
 import importlib
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cases import Case, Elementwise, same_type_case
+from cases import Case, Elementwise, RefusedCall, RefusedDesc, same_type_case
 from pages import Tables, merge
 
 from dmljax import directml
@@ -30,6 +30,11 @@ def collect(dictionary: str) -> dict[str, Any]:
     return merge(*(getattr(family, dictionary, {}) for family in FAMILIES.values()))
 
 
+def collect_by_family(table: str) -> dict[str, list[Any]]:
+    """Collects the tables of this name from all families that have one."""
+    return {name: getattr(family, table) for name, family in FAMILIES.items() if hasattr(family, table)}
+
+
 def by_whole_name(values: dict[str, Any]) -> dict[str, Any]:
     return {f"DML_OPERATOR_{name}": value for name, value in values.items()}
 
@@ -45,6 +50,10 @@ SUPPORT: dict[str, Tables] = by_whole_name(collect("SUPPORT"))
 MEMBERS: dict[str, str] = by_whole_name(collect("MEMBERS"))
 # Which data types a page allows together at a level, beyond its tables.
 REMARKS: dict[str, Callable[[str, dict[str, str]], bool]] = by_whole_name(collect("REMARKS"))
+# What validation and functions refuse, and for the functions in it, arguments that they take
+REFUSED_DESCS: dict[str, list[RefusedDesc]] = collect_by_family("REFUSED_DESCS")
+CALLS: dict[str, dict[str, Any]] = collect("CALLS")
+REFUSED_CALLS: dict[str, list[RefusedCall]] = collect_by_family("REFUSED_CALLS")
 
 
 def pages_minimum_level(operator: str, tensors: dict[str, tuple[int, str]]) -> str | None:

@@ -5,14 +5,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from cases import Case, ones
+from cases import Case, RefusedCall, RefusedDesc, ones
 from conversions import LAYOUTS
 from formulas import Arr, bits_of
+from helpers import f32, tensor
 from pages import merge, of_all, tables
 
 import dmljax
 from dmljax import directml
-from dmljax.directml import DataType, TensorDesc
+from dmljax.directml import DataType, InvalidDesc, InvalidType, TensorDesc
 
 SUPPORT = tables(
     """
@@ -188,3 +189,103 @@ CASES = {
         lambda desc, input_state: random_generator(input_state, sizes=desc.output.sizes),
     ),
 }
+
+
+# Refusals
+
+LIKE = f32(2, 3)
+DIAGONAL = directml.DiagonalMatrix1Desc(
+    input=LIKE, output=LIKE, value_data_type=DataType.FLOAT32, value=7, diagonal_fill_begin=0, diagonal_fill_end=1
+)
+CONSTANT = directml.FillValueConstantDesc(output=f32(3), value_data_type=DataType.FLOAT32, value=3)
+SEQUENCE = directml.FillValueSequenceDesc(
+    output=tensor("UINT8", 1, 1, 1, 3), value_data_type=DataType.UINT8, value_start=10, value_delta=1
+)
+GENERATOR = directml.RandomGeneratorDesc(
+    input_state=tensor("UINT32", 1, 1, 1, 6),
+    output=tensor("UINT32", 1, 2, 1, 5),
+    type=directml.RandomGeneratorType.PHILOX_4X32_10,
+)
+
+CALLS: dict[str, dict[str, Any]] = {
+    "fill_value_constant": {"value": 1, "output_sizes": (2,)},
+    "fill_value_sequence": {"value_start": 1, "value_delta": 1, "output_sizes": (2,)},
+    "random_generator": {"input_state": np.zeros(6, np.uint32), "output_sizes": (2,)},
+}
+
+REFUSED_DESCS: list[RefusedDesc] = [
+    (DIAGONAL, {"input": tensor("INT32", 2, 3)}, "must have the same DataType; got INT32 and FLOAT32"),
+    (DIAGONAL, {"input": f32(1, 2, 3)}, "must have the same DimensionCount; got 3 and 2"),
+    (DIAGONAL, {"input": f32(3, 2)}, "must have the same Sizes; got {3,2} and {2,3}"),
+    (DIAGONAL, {"value_data_type": "INT32", "value": 7}, "ValueDataType must be FLOAT32; got INT32"),
+    (DIAGONAL, {"output": f32(3), "input": None}, "OutputTensor.DimensionCount must be 2 to 4; got 1"),
+    (CONSTANT, {"value_data_type": "INT8", "value": 3}, "ValueDataType must be FLOAT32; got INT8"),
+    (SEQUENCE, {"output": tensor("INT8", 3)}, "ValueDataType must be INT8; got UINT8"),
+    (GENERATOR, {"input_state": tensor("UINT32", 1, 1, 6, 1)}, "InputStateTensor.Sizes must be {1,1,1,6}; got"),
+    (GENERATOR, {"output_state": tensor("UINT32", 1, 1, 1, 4)}, "OutputStateTensor must have the same Sizes; got"),
+]
+
+REFUSED_CALLS: list[RefusedCall] = [
+    ("fill_value_constant", {"value": 300, "dtype": "uint8"}, InvalidDesc, "value must be a whole number in [0, 255]"),
+    ("fill_value_constant", {"value": 0.5, "dtype": "int32"}, InvalidDesc, "value must be a whole number"),
+    ("fill_value_constant", {"output_sizes": (2, -1)}, InvalidDesc, "output_sizes[1] must be"),
+    ("fill_value_constant", {"value": np.ones(2)}, InvalidDesc, "value must be a scalar"),
+    (
+        "fill_value_sequence",
+        {"value_start": True},
+        InvalidType,
+        "value_start must be of an integer or floating ...; got bool",
+    ),
+    (
+        "fill_value_sequence",
+        {"value_start": np.int32(3), "value_delta": 0.5},
+        InvalidDesc,
+        "value_delta must be a whole number",
+    ),
+    ("fill_value_sequence", {"value_delta": np.ones(2)}, InvalidDesc, "value_delta must be a scalar"),
+    ("fill_value_sequence", {"value_start": 10**400, "dtype": "float32"}, InvalidDesc, "value_start must fit float32"),
+    ("fill_value_sequence", {"output_sizes": (2, -1)}, InvalidDesc, "output_sizes[1] must be"),
+    (
+        "fill_value_sequence",
+        {"output_sizes": (2**16, 2**16)},
+        InvalidDesc,
+        "must have at most 4294967295 elements; got 429",
+    ),
+    (
+        "fill_value_sequence",
+        {"dtype": "bool"},
+        InvalidType,
+        "value_start must be of an integer or floating type; got bool",
+    ),
+    (
+        "random_generator",
+        {"input_state": np.zeros(6, np.int32)},
+        InvalidType,
+        "input_state must be of uint32; got int32",
+    ),
+    (
+        "random_generator",
+        {"input_state": np.zeros(6, np.float32)},
+        InvalidType,
+        "input_state must be of an integer type; got float32",
+    ),
+    (
+        "random_generator",
+        {"input_state": np.zeros(4, np.uint32)},
+        InvalidDesc,
+        "input_state must have shape (6,); got shape (4,)",
+    ),
+    (
+        "random_generator",
+        {"input_state": np.zeros((2, 6), np.uint32)},
+        InvalidDesc,
+        "input_state must have shape (6,); got shape (2, 6)",
+    ),
+    ("random_generator", {"output_sizes": (2, -1)}, InvalidDesc, "output_sizes[1] must be"),
+    (
+        "random_generator",
+        {"output_sizes": (2**16, 2**16)},
+        InvalidDesc,
+        "output_sizes must have at most 4294967295 elements; got 429",
+    ),
+]

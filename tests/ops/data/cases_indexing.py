@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 
 import numpy as np
-from cases import Case, ones
+from cases import Case, RefusedDesc, ones
 from formulas import Arr, bits_of, number
+from helpers import f32, tensor
 from pages import merge, of_all, tables
 
 from dmljax import directml
@@ -94,3 +95,34 @@ CASES = {
         lambda desc, input: nonzero_coordinates(input, columns=desc.output_coordinates.sizes[-1]),
     ),
 }
+
+
+# Refusals
+
+ONE_HOT = directml.OneHotDesc(indices=tensor("UINT32", 2, 1, 4), values=f32(1, 1, 2), output=f32(2, 3, 4), axis=1)
+NONZERO = directml.NonzeroCoordinatesDesc(
+    input=f32(1, 1, 2, 3), output_count=tensor("UINT32", 1, 1, 1, 1), output_coordinates=tensor("UINT32", 1, 1, 6, 2)
+)
+
+REFUSED_DESCS: list[RefusedDesc] = [
+    (ONE_HOT, {"values": f32(1, 2)}, "must have the same DimensionCount; got 3, 2 and 3"),
+    (ONE_HOT, {"values": tensor("FLOAT16", 1, 1, 2)}, "ValuesTensor and OutputTensor must have the same DataType"),
+    (ONE_HOT, {"axis": 3}, "Axis must be less than 3; got 3"),
+    (ONE_HOT, {"axis": 2}, "IndicesTensor.Sizes must be {2,1,1}; got {2,1,4}"),
+    (ONE_HOT, {"indices": tensor("UINT32", 2, 2, 4)}, "IndicesTensor.Sizes must be {2,1,4}; got {2,2,4}"),
+    (ONE_HOT, {"indices": tensor("UINT32", 1, 1, 4)}, "OutputTensor.Sizes must be {1,3,4}; got {2,3,4}"),
+    (ONE_HOT, {"values": f32(1, 1, 1)}, "ValuesTensor must have at least 2 elements; got 1"),
+    (ONE_HOT, {"indices": tensor("UINT8", 2, 1, 4)}, "IndicesTensor.DataType must be one of ...; got UINT8"),
+    (ONE_HOT, {"values": tensor("INT4", 1, 1, 2)}, "ValuesTensor.DataType must be one of ...; got INT4"),
+    (
+        NONZERO,
+        {"output_count": tensor("UINT32", 1, 1, 1, 2)},
+        "OutputCountTensor.Sizes must each be 1; got {1,1,1,2}",
+    ),
+    (NONZERO, {"output_coordinates": tensor("UINT32", 1, 2, 6, 2)}, "must be 1 before the last two; got {1,2}"),
+    (NONZERO, {"output_coordinates": tensor("UINT32", 1, 1, 5, 2)}, "6 rows, one for each element; got 5"),
+    (NONZERO, {"output_coordinates": tensor("UINT32", 1, 1, 6, 1)}, "must have 2 to 4 columns; got 1"),
+    (NONZERO, {"output_coordinates": tensor("UINT32", 1, 1, 6, 5)}, "must have 2 to 4 columns; got 5"),
+    (NONZERO, {"output_coordinates": tensor("INT32", 1, 1, 6, 2)}, "DataType must be UINT32; got INT32"),
+    (NONZERO, {"output_coordinates": tensor("UINT32", 6)}, "Tensor.DimensionCount must be 2 to 8; got 1"),
+]

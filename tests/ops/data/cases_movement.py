@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from cases import Case, ones
+from cases import Case, RefusedCall, RefusedDesc, ones
 from formulas import Arr, bits_of
+from helpers import f32, tensor
 from pages import merge, of_all, tables
 
 from dmljax import directml
-from dmljax.directml import DataType, DepthSpaceOrder, TensorDesc
+from dmljax.directml import DataType, DepthSpaceOrder, InvalidDesc, InvalidType, TensorDesc
 
 SUPPORT = tables(
     """
@@ -278,3 +279,106 @@ CASES = {
     "TILE": Case(("input",), tile_desc, lambda desc, input: tiled(input, repeats=desc.repeats)),
     **{name: blocks_case(name) for name in ("SPACE_TO_DEPTH", "SPACE_TO_DEPTH1", "DEPTH_TO_SPACE", "DEPTH_TO_SPACE1")},
 }
+
+
+# Refusals
+
+ROW = np.arange(10, dtype=np.int32)
+IMAGE = np.zeros((4, 4, 6), np.float32)
+WINDOW: dict[str, Any] = {"input_window_offsets": (1, 0), "input_window_sizes": (3, 6)}
+WINDOW |= {"input_window_strides": (-2, 2)}
+PARTS = (f32(2, 1), f32(2, 2))
+SLICE = directml.SliceDesc(input=f32(4, 6), output=f32(2, 3), offsets=(1, 0), sizes=(2, 3), strides=(2, 2))
+SLICE1 = directml.Slice1Desc(input=f32(4, 6), output=f32(2, 3), **WINDOW)
+SLICE_GRAD = directml.SliceGradDesc(input_gradient=f32(2, 3), output_gradient=f32(4, 6), **WINDOW)
+SPLIT = directml.SplitDesc(input=f32(2, 3), outputs=PARTS, axis=1)
+JOIN = directml.JoinDesc(inputs=PARTS, output=f32(2, 3), axis=1)
+TILE = directml.TileDesc(input=f32(2, 3), output=f32(4, 3), repeats=(2, 1))
+TO_DEPTH = directml.SpaceToDepthDesc(input=f32(1, 1, 4, 4), output=f32(1, 4, 2, 2), block_size=2)
+TO_SPACE = directml.DepthToSpaceDesc(input=f32(1, 4, 2, 2), output=f32(1, 1, 4, 4), block_size=2)
+BYTES = tensor("INT8", 2, 3)
+
+CALLS: dict[str, dict[str, Any]] = {
+    "slice": {"input": ROW, "starts": (0,), "sizes": (2,)},
+    "slice1": {"input": ROW, "starts": (0,), "sizes": (7,)},
+    "slice_grad": {"input_gradient": ROW, "starts": (0,), "sizes": (10,), "output_sizes": (11,)},
+    "split": {"input": ROW, "axis": 0},
+    "join": {"axis": 0},
+    "tile": {"input": ROW},
+    "space_to_depth": {"input": IMAGE},
+    "depth_to_space": {"input": IMAGE},
+    "depth_to_space1": {"input": IMAGE, "block_size": 2},
+}
+
+REFUSED_DESCS: list[RefusedDesc] = [
+    (SLICE, {"output": BYTES}, "InputTensor and OutputTensor must have the same DataType"),
+    (SLICE1, {"output": BYTES}, "InputTensor and OutputTensor must have the same DataType"),
+    (TILE, {"output": tensor("INT8", 4, 3)}, "InputTensor and OutputTensor must have the same DataType"),
+    (TILE, {"output": f32(1, 4, 3)}, "must have the same DimensionCount; got 2 and 3"),
+    (SLICE, {"output": f32(1, 2, 3)}, "must have the same DimensionCount; got 2 and 3"),
+    (SLICE1, {"output": f32(1, 2, 3)}, "must have the same DimensionCount; got 2 and 3"),
+    (SLICE, {"offsets": (1,), "sizes": (2,), "strides": (2,)}, "Offsets must have one number for ...; got {1}"),
+    (SLICE, {"sizes": (2, 2)}, "OutputTensor.Sizes must be {2,2}; got {2,3}"),
+    (SLICE, {"strides": (0, 2)}, "Strides[0] must be at least 1; got 0"),
+    (SLICE, {"offsets": (2, 0)}, "Sizes[0] must keep Offsets[0] ... below 4, the size of InputTensor ...; got 4"),
+    (SLICE1, {"input_window_offsets": (2, 0)}, "must keep ... at most 4, the size of InputTensor ...; got 5"),
+    (SLICE1, {"input_window_sizes": (3, 0)}, "InputWindowSizes[1] must be at least 1; got 0"),
+    (SLICE1, {"input_window_strides": (-2, 0)}, "InputWindowStrides[1] must not be 0; got 0"),
+    (SLICE1, {"input_window_strides": (-3, 2)}, "OutputTensor.Sizes[0] must be at most 1, ...; got 2"),
+    (SLICE_GRAD, {"output_gradient": f32(3, 6)}, "at most 3, the size of OutputGradientTensor ...; got 4"),
+    (
+        SLICE_GRAD,
+        {"input_gradient": f32(2, 4)},
+        "InputGradientTensor.Sizes[1] must be at most 3, the number ...; got 4",
+    ),
+    (SLICE_GRAD, {"input_gradient": BYTES}, "OutputGradientTensor and InputGradientTensor must have the same"),
+    (SLICE_GRAD, {"input_window_strides": (-2, 0)}, "InputWindowStrides[1] must not be 0; got 0"),
+    (SPLIT, {"outputs": (), "axis": 2}, "Axis must be less than 2"),
+    (SPLIT, {"outputs": (BYTES,)}, "OutputTensors[0] and InputTensor must have the same DataType"),
+    (SPLIT, {"outputs": ()}, "OutputTensors must have at least 1 element; got {}"),
+    (SPLIT, {"axis": 2}, "Axis must be less than 2; got 2"),
+    (SPLIT, {"outputs": PARTS[:1]}, "must add up to 3, the size of InputTensor along axis 1; got {1}"),
+    (JOIN, {"output": f32(2, 4)}, "OutputTensor.Sizes must be {2,3}; got {2,4}"),
+    (JOIN, {"inputs": ()}, "InputTensors must have at least 1 array; got 0"),
+    (JOIN, {"axis": 2}, "Axis must be less than 2; got 2"),
+    (JOIN, {"output": BYTES}, "InputTensors[0], ... and OutputTensor must have the same DataType"),
+    (JOIN, {"output": f32(1, 2, 3)}, "InputTensors[0], ... must have the same DimensionCount; got 2, 2 and 3"),
+    (JOIN, {"inputs": (f32(2, 1), f32(1, 2))}, "InputTensors[1].Sizes must be {2,2}; got {1,2}"),
+    (TILE, {"repeats": (2,)}, "Repeats must have one number for each of the 2 dimensions of InputTensor; got {2}"),
+    (TILE, {"repeats": (2, 0)}, "Repeats[1] must be at least 1; got 0"),
+    (TILE, {"repeats": (2, 2)}, "OutputTensor.Sizes must be {4,6}; got {4,3}"),
+    (TO_DEPTH, {"input": f32(1, 1, 4, 5)}, "InputTensor.Sizes[3] must be a multiple of 2; got 5"),
+    # As on the page
+    (
+        TO_DEPTH,
+        {"input": f32(1, 4, 4, 4), "output": f32(1, 1, 8, 8)},
+        "OutputTensor.Sizes must be {1,16,2,2}; got {1,1,8,8}",
+    ),
+    (TO_DEPTH, {"block_size": 0}, "BlockSize must be at least 1; got 0"),
+    (TO_SPACE, {"block_size": 0}, "BlockSize must be at least 1; got 0"),
+    (TO_SPACE, {"input": f32(1, 6, 4, 4)}, "InputTensor.Sizes[1] must be a multiple of 4; got 6"),
+    (TO_SPACE, {"input": f32(1, 4, 4, 4)}, "OutputTensor.Sizes must be {1,1,8,8}; got {1,1,4,4}"),
+]
+
+REFUSED_CALLS: list[RefusedCall] = [
+    ("slice", {"starts": (-1,)}, InvalidDesc, "starts[0] must be at least 0; got -1"),
+    ("slice1", {"strides": (2**31,)}, InvalidDesc, "strides[0] must be in [-2147"),
+    (
+        "slice1",
+        {"strides": (-3,), "output_sizes": (4,)},
+        InvalidDesc,
+        "output_sizes[0] must be at most 3, the number of elements ...; got 4",
+    ),
+    ("split", {"sizes": (10, 0)}, InvalidDesc, "sizes[1] must be at least 1; got 0"),
+    ("split", {"input": np.float32(1), "sizes": (1,)}, InvalidDesc, "input must have at least 1 dimension; got 0"),
+    ("join", {"inputs": ROW}, InvalidType, "inputs must be a sequence of arrays; got one array of shape (10,)"),
+    ("join", {"inputs": [ROW, [1, 2]]}, InvalidType, "inputs[1] must be a JAX or NumPy array"),
+    ("join", {"inputs": [ROW, IMAGE[0, 0]]}, InvalidType, "inputs[1] must be of int32, as inputs[0] is; got float32"),
+    ("tile", {"repeats": (2**32 - 1,)}, InvalidDesc, "result.shape[0] must be in [0, 4294967295]; got 42949672950"),
+    (
+        "depth_to_space",
+        {"input": IMAGE[0], "block_size": 2},
+        InvalidDesc,
+        "input must have at least 3 dimensions; got 2",
+    ),
+]

@@ -10,6 +10,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases_indexing import NONZERO, ONE_HOT
 from formulas import number
 from helpers import (
     FULL,
@@ -22,7 +23,6 @@ from helpers import (
     assert_same_bits,
     assert_same_trees,
     check_linear_gradients,
-    check_refused,
     f32,
     few_types,
     needs_x32,
@@ -304,41 +304,6 @@ def test_one_hot_reads_the_on_value_from_the_last_dimension_of_two_or_more() -> 
     desc = directml.OneHotDesc(indices=tensor("UINT32", 1, 1), values=f32(3, 1), output=f32(1, 2), axis=1)
     result = directml.lower(desc)(np.array([[1]], np.uint32), np.array([[4], [2], [9]], np.float32))
     assert result.tolist() == [[4, 2]]
-
-
-ONE_HOT = directml.OneHotDesc(indices=tensor("UINT32", 2, 1, 4), values=f32(1, 1, 2), output=f32(2, 3, 4), axis=1)
-NONZERO = directml.NonzeroCoordinatesDesc(
-    input=f32(1, 1, 2, 3), output_count=tensor("UINT32", 1, 1, 1, 1), output_coordinates=tensor("UINT32", 1, 1, 6, 2)
-)
-
-
-@pytest.mark.parametrize(
-    ("desc", "change", "message"),
-    [
-        (ONE_HOT, {"values": f32(1, 2)}, "must have the same DimensionCount; got 3, 2 and 3"),
-        (ONE_HOT, {"values": tensor("FLOAT16", 1, 1, 2)}, "ValuesTensor and OutputTensor must have the same DataType"),
-        (ONE_HOT, {"axis": 3}, "Axis must be less than 3; got 3"),
-        (ONE_HOT, {"axis": 2}, "IndicesTensor.Sizes must be {2,1,1}; got {2,1,4}"),
-        (ONE_HOT, {"indices": tensor("UINT32", 2, 2, 4)}, "IndicesTensor.Sizes must be {2,1,4}; got {2,2,4}"),
-        (ONE_HOT, {"indices": tensor("UINT32", 1, 1, 4)}, "OutputTensor.Sizes must be {1,3,4}; got {2,3,4}"),
-        (ONE_HOT, {"values": f32(1, 1, 1)}, "ValuesTensor must have at least 2 elements; got 1"),
-        (ONE_HOT, {"indices": tensor("UINT8", 2, 1, 4)}, "IndicesTensor.DataType must be one of ...; got UINT8"),
-        (ONE_HOT, {"values": tensor("INT4", 1, 1, 2)}, "ValuesTensor.DataType must be one of ...; got INT4"),
-        (
-            NONZERO,
-            {"output_count": tensor("UINT32", 1, 1, 1, 2)},
-            "OutputCountTensor.Sizes must each be 1; got {1,1,1,2}",
-        ),
-        (NONZERO, {"output_coordinates": tensor("UINT32", 1, 2, 6, 2)}, "must be 1 before the last two; got {1,2}"),
-        (NONZERO, {"output_coordinates": tensor("UINT32", 1, 1, 5, 2)}, "6 rows, one for each element; got 5"),
-        (NONZERO, {"output_coordinates": tensor("UINT32", 1, 1, 6, 1)}, "must have 2 to 4 columns; got 1"),
-        (NONZERO, {"output_coordinates": tensor("UINT32", 1, 1, 6, 5)}, "must have 2 to 4 columns; got 5"),
-        (NONZERO, {"output_coordinates": tensor("INT32", 1, 1, 6, 2)}, "DataType must be UINT32; got INT32"),
-        (NONZERO, {"output_coordinates": tensor("UINT32", 6)}, "Tensor.DimensionCount must be 2 to 8; got 1"),
-    ],
-)
-def test_a_desc_that_breaks_a_rule_is_refused(desc: Any, change: dict[str, Any], message: str) -> None:
-    check_refused(desc, change, message, level="6_4" if desc is ONE_HOT else "4_0")
 
 
 def test_nonzero_desc_takes_other_ranks_from_level_4_0_on() -> None:

@@ -3,10 +3,14 @@
 from typing import Any
 
 import numpy as np
-from cases import GRADIENT, Elementwise
+from cases import GRADIENT, Elementwise, RefusedCall, RefusedDesc
 from formulas import Arr, by_python, of_kind
+from helpers import f32, tensor
 from pages import merge, of_all, tables
 from scipy import special
+
+from dmljax import directml
+from dmljax.directml import InvalidDesc, InvalidType
 
 # ACTIVATION_RELU_GRAD's table for level 4_0 repeats 3_0's, and is left out.
 SUPPORT = tables(
@@ -129,3 +133,50 @@ ELEMENTWISE = {
         lambda x, alpha: np.where(x > alpha, x, 0), attributes={"alpha": 0.7}, domain=(0.75, 0.95)
     ),
 }
+
+
+# Refusals
+
+ELU = directml.ActivationEluDesc(input=f32(2, 3), output=f32(2, 3), alpha=1)
+PARAMETERIZED = directml.ActivationParameterizedReluDesc(input=f32(2, 3), slope=f32(2, 3), output=f32(2, 3))
+BYTES = tensor("INT8", 2, 3)
+RELU_GRAD = directml.ActivationReluGradDesc(input=BYTES, input_gradient=BYTES, output_gradient=BYTES)
+
+ONES = np.ones(2, np.float32)
+
+REFUSED_DESCS: list[RefusedDesc] = [
+    (ELU, {"output": tensor("FLOAT16", 2, 3)}, "must have the same DataType; got FLOAT32 and FLOAT16"),
+    (ELU, {"output": f32(6)}, "InputTensor and OutputTensor must have the same DimensionCount; got 2 and 1"),
+    (ELU, {"output": f32(3, 2)}, "InputTensor and OutputTensor must have the same Sizes; got {2,3} and {3,2}"),
+    (PARAMETERIZED, {"slope": tensor("FLOAT16", 2, 3)}, "the same DataType; got FLOAT32, FLOAT16 and FLOAT32"),
+    (PARAMETERIZED, {"slope": f32(3)}, "SlopeTensor and OutputTensor must have the same ...; got 2, 1 and"),
+    (PARAMETERIZED, {"slope": f32(1, 3)}, "must have the same Sizes; got {2,3}, {1,3} and {2,3}"),
+    (RELU_GRAD, {"input_gradient": tensor("UINT8", 2, 3)}, "must have the same DataType; got INT8, UINT8 and INT8"),
+    (RELU_GRAD, {"output_gradient": tensor("INT8", 3, 2)}, "must have the same Sizes; got {2,3}, {2,3} and {3,2}"),
+]
+
+REFUSED_CALLS: list[RefusedCall] = [
+    ("activation_elu", {"input": ONES, "alpha": ONES}, InvalidDesc, "alpha must be a scalar; got shape (2,)"),
+    ("activation_elu", {"input": ONES, "alpha": "1"}, InvalidType, "alpha must be a JAX or NumPy array; got str"),
+    (
+        "activation_elu",
+        {"input": ONES.astype(np.float16), "alpha": 1e39},
+        InvalidDesc,
+        "alpha must fit float32; got 1e+39",
+    ),
+    *(
+        (f"activation_{name}", {"input": input, argument: operand}, error, message)
+        for name, argument in (("relu_grad", "input_gradient"), ("parameterized_relu", "slope"))
+        for input, operand, error, message in (
+            (
+                ONES,
+                ONES.astype(np.float16),
+                InvalidType,
+                f"{argument} must be of float32, as input is; got float16",
+            ),
+            (ONES.astype(np.int8), 0.5, InvalidDesc, f"{argument} must be a whole number in ...; got 0.5"),
+            (ONES, np.ones(3, np.float32), InvalidDesc, "must have shapes that broadcast; got (2,) and (3,)"),
+            (ONES > 0, ONES > 0, InvalidType, "input must be of an integer or floating type; got bool"),
+        )
+    ),
+]

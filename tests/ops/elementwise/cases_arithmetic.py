@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from cases import AB, Case, Elementwise, ones
+from cases import AB, Case, Elementwise, RefusedDesc, ones
 from formulas import Arr, by_python, of_kind
+from helpers import f32, tensor
 from pages import merge, of_all, tables
 
 from dmljax import directml
-from dmljax.directml import DataType, TensorDesc
+from dmljax.directml import DataType, ScaleBias, TensorDesc
 
 SUPPORT = tables(
     """
@@ -183,3 +184,25 @@ CASES = {
         domain=(1.1, 1.9),
     )
 }
+
+
+# Refusals
+
+LIKE = f32(1, 1, 2, 3)
+ADD = directml.ElementWiseAddDesc(a=LIKE, b=LIKE, output=LIKE)
+POW = directml.ElementWisePowDesc(input=LIKE, exponent=tensor("FLOAT16", 1, 1, 2, 3), output=LIKE)
+
+REFUSED_DESCS: list[RefusedDesc] = [
+    (ADD, {"b": tensor("FLOAT16", 1, 1, 2, 3)}, "must have the same DataType; got FLOAT32, FLOAT16 and FLOAT32"),
+    (ADD, {"output": tensor("INT32", 1, 1, 2, 3)}, "must have the same DataType; got FLOAT32, FLOAT32 and INT32"),
+    (ADD, {"b": f32(3)}, "ATensor, BTensor and OutputTensor must have the same DimensionCount; got 4, 1 and 4"),
+    (ADD, {"b": f32(1, 1, 1, 3)}, "must have the same Sizes; got {1,1,2,3}, {1,1,1,3} and {1,1,2,3}"),
+    (POW, {"output": tensor("FLOAT16", 1, 1, 2, 3)}, "must have the same DataType; got FLOAT32 and FLOAT16"),
+    (
+        POW,
+        dict.fromkeys(("input", "output"), tensor("INT8", 1, 1, 2, 3)) | {"scale_bias": ScaleBias(1, 0.5)},
+        "ScaleBias.Bias must be a whole number in [-128, 127] to fit int8; got ",
+    ),
+    (POW, {"exponent": f32(1, 1, 1, 3)}, "must have the same Sizes; got {1,1,2,3}, {1,1,1,3} and {1,1,2,3}"),
+    (POW, {"exponent": f32(3)}, "must have the same DimensionCount; got 4, 1 and 4"),
+]

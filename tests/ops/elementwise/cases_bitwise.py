@@ -3,9 +3,12 @@
 from functools import partial
 
 import numpy as np
-from cases import AB, Elementwise
+from cases import AB, Elementwise, RefusedDesc
 from formulas import Formula, bits_of, by_python
+from helpers import tensor
 from pages import merge, of_all, tables
+
+from dmljax import directml
 
 SUPPORT = tables(
     """
@@ -60,3 +63,19 @@ ELEMENTWISE = {
     "ELEMENT_WISE_BIT_SHIFT_LEFT": bitwise(shifted(1), AB),
     "ELEMENT_WISE_BIT_SHIFT_RIGHT": bitwise(shifted(-1), AB),
 }
+
+
+# Refusals
+
+UBYTE = tensor("UINT8", 2, 3)
+XOR = directml.ElementWiseBitXorDesc(a=UBYTE, b=UBYTE, output=UBYTE)
+NOT = directml.ElementWiseBitNotDesc(input=UBYTE, output=UBYTE)
+COUNT = directml.ElementWiseBitCountDesc(input=UBYTE, output=UBYTE)
+
+REFUSED_DESCS: list[RefusedDesc] = [
+    (XOR, {"b": tensor("INT8", 2, 3)}, "must have the same DataType; got UINT8, INT8 and UINT8"),
+    (NOT, {"output": tensor("INT8", 2, 3)}, "must have the same DataType; got UINT8 and INT8"),
+    (COUNT, {"output": tensor("UINT16", 2, 3)}, "OutputTensor.DataType must be one of UINT32, UINT8; got UINT16"),
+    (COUNT, {"output": tensor("UINT8", 3, 2)}, "must have the same Sizes; got {2,3} and {3,2}"),
+    (COUNT, {"output": tensor("UINT8", 1, 2, 3)}, "must have the same DimensionCount; got 2 and 3"),
+]

@@ -1,18 +1,20 @@
 """The elementary functions, CAST and VALUE_SCALE_2D: the pages' tables and members, and the formulas."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from cases import Arrays, Case, Elementwise, ones
+from cases import Arrays, Case, Elementwise, RefusedDesc, ones
 from conversions import convert, one_nan
 from formulas import Formula
+from helpers import f32, tensor
 from pages import merge, of_all, tables
 from scipy import special
 
 from dmljax import directml
-from dmljax.directml import DataType, RoundingMode, TensorDesc
+from dmljax.directml import DataType, RoundingMode, ScaleBias, TensorDesc
 
 SUPPORT = tables(
     """
@@ -150,3 +152,31 @@ CASES = {
     "CAST": CastCase(("input", "output"), cast_desc, cast),
     "VALUE_SCALE_2D": Case(("input",), value_scale_desc, value_scale, is_exact=False),
 }
+
+
+# Refusals
+
+NAN, INF = math.nan, math.inf
+IDENTITY = directml.ElementWiseIdentityDesc(input=f32(2, 3), output=f32(2, 3))
+SQRT = directml.ElementWiseSqrtDesc(input=f32(2, 3), output=f32(2, 3))
+NEGATE = directml.ElementWiseNegateDesc(input=f32(2, 3), output=f32(2, 3))
+CAST = directml.CastDesc(input=f32(1, 1, 2, 3), output=tensor("INT8", 1, 1, 2, 3))
+IMAGE, BYTE, UBYTE = f32(1, 3, 4, 4), tensor("INT8", 2, 3), tensor("UINT8", 2, 3)
+VALUE_SCALE = directml.ValueScale2DDesc(input=IMAGE, output=IMAGE, scale=1, bias=(1, 2, 3))
+BYTES, UBYTES = {"input": BYTE, "output": BYTE}, {"input": UBYTE, "output": UBYTE}
+
+REFUSED_DESCS: list[RefusedDesc] = [
+    *((desc, {"output": tensor("FLOAT16", 2, 3)}, "have the same DataType; got") for desc in (SQRT, NEGATE)),
+    *((desc, {"output": f32(1, 2, 3)}, "the same DimensionCount; got 2 and 3") for desc in (SQRT, NEGATE)),
+    *((desc, {"output": f32(3, 2)}, "the same Sizes; got {2,3} and {3,2}") for desc in (SQRT, NEGATE)),
+    (IDENTITY, BYTES | {"scale_bias": ScaleBias(1.5, 0)}, "Scale must be a whole number in [-128, 127] to fit"),
+    (IDENTITY, BYTES | {"scale_bias": ScaleBias(1, -200)}, "Bias must be a whole number in [-128, 127] to fit"),
+    (IDENTITY, UBYTES | {"scale_bias": ScaleBias(-1, 0)}, "Scale must be a whole number in [0, 255] to fit uint8"),
+    (IDENTITY, BYTES | {"scale_bias": ScaleBias(NAN, 0)}, "ScaleBias.Scale must be a whole number "),
+    (IDENTITY, BYTES | {"scale_bias": ScaleBias(1, INF)}, "ScaleBias.Bias must be a whole number "),
+    (CAST, {"output": tensor("INT8", 1, 1, 3, 2)}, "must have the same Sizes; got {1,1,2,3} and"),
+    (CAST, {"output": tensor("INT8", 2, 3)}, "must have the same DimensionCount; got 4 and 2"),
+    (CAST, {"output": tensor("INT4", 1, 1, 2, 3)}, "OutputTensor.DataType must be one of ...; got INT4"),
+    (VALUE_SCALE, {"bias": (1, 2)}, "ChannelCount must be 1 or 3; got 2"),
+    (VALUE_SCALE, {"bias": (1,)}, "ChannelCount must be 3, the size of dimension 1 of InputTensor; got 1"),
+]

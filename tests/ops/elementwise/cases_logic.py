@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 import numpy as np
-from cases import AB, Case, Elementwise, ones
+from cases import AB, Case, Elementwise, RefusedDesc, ones
+from helpers import f32, tensor
 from pages import merge, of_all, tables
 
 from dmljax import directml
@@ -92,3 +93,30 @@ def if_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
 CASES = {
     "ELEMENT_WISE_IF": Case(("a",), if_desc, lambda desc, condition, a, b: np.where(condition != 0, a, b)),
 }
+
+
+# Refusals
+
+SIZES = (1, 1, 2, 3)
+SINGLE, HALF = f32(*SIZES), tensor("FLOAT16", *SIZES)
+UBYTE, WIDE = tensor("UINT8", *SIZES), tensor("UINT32", *SIZES)
+EQUALS = directml.ElementWiseLogicalEqualsDesc(a=SINGLE, b=SINGLE, output=UBYTE)
+AND = directml.ElementWiseLogicalAndDesc(a=UBYTE, b=UBYTE, output=UBYTE)
+NOT = directml.ElementWiseLogicalNotDesc(input=UBYTE, output=UBYTE)
+IS_NAN = directml.ElementWiseIsNanDesc(input=SINGLE, output=UBYTE)
+IS_INFINITY = directml.ElementWiseIsInfinityDesc(input=SINGLE, output=UBYTE, infinity_mode=IsInfinityMode.EITHER)
+IF = directml.ElementWiseIfDesc(condition=UBYTE, a=SINGLE, b=SINGLE, output=SINGLE)
+
+REFUSED_DESCS: list[RefusedDesc] = [
+    (EQUALS, {"b": HALF}, "ATensor and BTensor must have the same DataType; got FLOAT32 and FLOAT16"),
+    (EQUALS, {"output": tensor("UINT8", 6)}, "must have the same DimensionCount; got 4, 4 and 1"),
+    (EQUALS, {"b": f32(1, 1, 2, 2)}, "must have the same Sizes; got {1,1,2,3}, {1,1,2,2} and {1,1,2,3}"),
+    (AND, {"output": WIDE}, "ATensor, BTensor and OutputTensor must have the same DataType; got UINT8, UINT8 and"),
+    (NOT, {"output": WIDE}, "InputTensor and OutputTensor must have the same DataType; got UINT8 and UINT32"),
+    (IS_NAN, {"output": tensor("UINT8", 1, 1, 3, 2)}, "must have the same Sizes; got {1,1,2,3} and {1,1,3,2}"),
+    (IS_INFINITY, {"output": WIDE}, "OutputTensor.DataType must be UINT8; got UINT32"),
+    (IF, {"b": HALF}, "ATensor, BTensor and OutputTensor must have the same DataType; got FLOAT32, FLOAT16 and"),
+    (IF, {"condition": tensor("UINT8", 1, 1, 2, 1)}, "must have the same Sizes; got {1,1,2,1}, {1,1,2,3}, "),
+    (IF, {"condition": tensor("UINT8", 2, 3)}, "must have the same DimensionCount; got 2, 4, 4 and 4"),
+    (IF, {"condition": SINGLE}, "ConditionTensor.DataType must be UINT8; got FLOAT32"),
+]

@@ -11,7 +11,6 @@ from helpers import (
     INTEGERS,
     SAMPLED,
     assert_same_bits,
-    check_refused,
     few_types,
     pairs,
     refuses,
@@ -137,23 +136,3 @@ def test_counts_of_a_desc_have_their_own_type(data_type: str) -> None:
     desc = directml.ElementWiseBitCountDesc(input=tensor("FLOAT16", 2), output=tensor(data_type, 2))
     result = directml.lower(desc)(np.array([1.0, -2.0], np.float16))
     assert_same_bits(result, np.array([4, 2], data_type.lower()))
-
-
-UBYTE = tensor("UINT8", 2, 3)
-XOR = directml.ElementWiseBitXorDesc(a=UBYTE, b=UBYTE, output=UBYTE)
-NOT = directml.ElementWiseBitNotDesc(input=UBYTE, output=UBYTE)
-COUNT = directml.ElementWiseBitCountDesc(input=UBYTE, output=UBYTE)
-
-
-@pytest.mark.parametrize(
-    ("desc", "change", "message"),
-    [
-        (XOR, {"b": tensor("INT8", 2, 3)}, "must have the same DataType; got UINT8, INT8 and UINT8"),
-        (NOT, {"output": tensor("INT8", 2, 3)}, "must have the same DataType; got UINT8 and INT8"),
-        (COUNT, {"output": tensor("UINT16", 2, 3)}, "OutputTensor.DataType must be one of UINT32, UINT8; got UINT16"),
-        (COUNT, {"output": tensor("UINT8", 3, 2)}, "must have the same Sizes; got {2,3} and {3,2}"),
-        (COUNT, {"output": tensor("UINT8", 1, 2, 3)}, "must have the same DimensionCount; got 2 and 3"),
-    ],
-)
-def test_a_desc_that_breaks_a_rule_is_refused(desc: Any, change: dict[str, Any], message: str) -> None:
-    check_refused(desc, change, message)

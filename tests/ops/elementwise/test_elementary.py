@@ -12,7 +12,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases_elementary import ELEMENTWISE, ROUNDINGS, SCALED_UNARY
+from cases_elementary import CAST, ELEMENTWISE, IDENTITY, ROUNDINGS, SCALED_UNARY
 from conversions import convert, hard_values, number, one_nan
 from helpers import (
     FLOATS,
@@ -23,7 +23,6 @@ from helpers import (
     SAMPLED,
     assert_near_with_signs,
     assert_same_bits,
-    check_refused,
     f32,
     few_of,
     few_types,
@@ -285,37 +284,6 @@ def test_other_types_are_refused(name: str, dtype: str, kind: str) -> None:
 def test_a_rounding_mode_must_be_in_the_header() -> None:
     with refuses("RoundingMode must be one of HALVES_TO_NEAREST_EVEN, TOWARD_ZERO, ...; got 3", InvalidDesc):
         directml.ElementWiseRoundDesc(input=f32(2), output=f32(2), rounding_mode=3)
-
-
-IDENTITY = directml.ElementWiseIdentityDesc(input=f32(2, 3), output=f32(2, 3))
-SQRT = directml.ElementWiseSqrtDesc(input=f32(2, 3), output=f32(2, 3))
-NEGATE = directml.ElementWiseNegateDesc(input=f32(2, 3), output=f32(2, 3))
-CAST = directml.CastDesc(input=f32(1, 1, 2, 3), output=tensor("INT8", 1, 1, 2, 3))
-IMAGE, BYTE, UBYTE = f32(1, 3, 4, 4), tensor("INT8", 2, 3), tensor("UINT8", 2, 3)
-VALUE_SCALE = directml.ValueScale2DDesc(input=IMAGE, output=IMAGE, scale=1, bias=(1, 2, 3))
-BYTES, UBYTES = {"input": BYTE, "output": BYTE}, {"input": UBYTE, "output": UBYTE}
-
-
-@pytest.mark.parametrize(
-    ("desc", "change", "message"),
-    [
-        *((desc, {"output": tensor("FLOAT16", 2, 3)}, "have the same DataType; got") for desc in (SQRT, NEGATE)),
-        *((desc, {"output": f32(1, 2, 3)}, "the same DimensionCount; got 2 and 3") for desc in (SQRT, NEGATE)),
-        *((desc, {"output": f32(3, 2)}, "the same Sizes; got {2,3} and {3,2}") for desc in (SQRT, NEGATE)),
-        (IDENTITY, BYTES | {"scale_bias": ScaleBias(1.5, 0)}, "Scale must be a whole number in [-128, 127] to fit"),
-        (IDENTITY, BYTES | {"scale_bias": ScaleBias(1, -200)}, "Bias must be a whole number in [-128, 127] to fit"),
-        (IDENTITY, UBYTES | {"scale_bias": ScaleBias(-1, 0)}, "Scale must be a whole number in [0, 255] to fit uint8"),
-        (IDENTITY, BYTES | {"scale_bias": ScaleBias(NAN, 0)}, "ScaleBias.Scale must be a whole number "),
-        (IDENTITY, BYTES | {"scale_bias": ScaleBias(1, INF)}, "ScaleBias.Bias must be a whole number "),
-        (CAST, {"output": tensor("INT8", 1, 1, 3, 2)}, "must have the same Sizes; got {1,1,2,3} and"),
-        (CAST, {"output": tensor("INT8", 2, 3)}, "must have the same DimensionCount; got 4 and 2"),
-        (CAST, {"output": tensor("INT4", 1, 1, 2, 3)}, "OutputTensor.DataType must be one of ...; got INT4"),
-        (VALUE_SCALE, {"bias": (1, 2)}, "ChannelCount must be 1 or 3; got 2"),
-        (VALUE_SCALE, {"bias": (1,)}, "ChannelCount must be 3, the size of dimension 1 of InputTensor; got 1"),
-    ],
-)
-def test_a_desc_that_breaks_a_rule_is_refused(desc: Any, change: dict[str, Any], message: str) -> None:
-    check_refused(desc, change, message)
 
 
 # CAST

@@ -10,17 +10,15 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases_logic import HALF, IF, SINGLE, SIZES, UBYTE, WIDE
 from helpers import (
     FLOATS,
     REALS,
     SAMPLED,
     assert_same_bits,
-    check_refused,
-    f32,
     pairs,
     refuses,
     specials,
-    tensor,
 )
 
 import dmljax
@@ -203,11 +201,6 @@ def test_if_refuses(condition: Any, a: Any, b: Any, error: type[Exception], mess
 # Descriptors
 
 
-SIZES = (1, 1, 2, 3)
-SINGLE, HALF = f32(*SIZES), tensor("FLOAT16", *SIZES)
-UBYTE, WIDE = tensor("UINT8", *SIZES), tensor("UINT32", *SIZES)
-
-
 @pytest.mark.parametrize("name", ["equals", "greater_than", "less_than"])
 def test_comparisons_return_uint32_at_first_and_uint8_from_level_2_0(name: str) -> None:
     wide = desc_of(name)(a=SINGLE, b=SINGLE, output=WIDE)
@@ -219,34 +212,6 @@ def test_comparisons_return_uint32_at_first_and_uint8_from_level_2_0(name: str) 
     arrays = np.zeros((2, *SIZES), np.float32)
     assert_same_bits(directml.lower(wide)(*arrays), np.full(SIZES, name == "equals", np.uint32))
     assert_same_bits(directml.lower(narrow)(*arrays), np.full(SIZES, name == "equals", np.uint8))
-
-
-EQUALS = directml.ElementWiseLogicalEqualsDesc(a=SINGLE, b=SINGLE, output=UBYTE)
-AND = directml.ElementWiseLogicalAndDesc(a=UBYTE, b=UBYTE, output=UBYTE)
-NOT = directml.ElementWiseLogicalNotDesc(input=UBYTE, output=UBYTE)
-IS_NAN = directml.ElementWiseIsNanDesc(input=SINGLE, output=UBYTE)
-IS_INFINITY = directml.ElementWiseIsInfinityDesc(input=SINGLE, output=UBYTE, infinity_mode=IsInfinityMode.EITHER)
-IF = directml.ElementWiseIfDesc(condition=UBYTE, a=SINGLE, b=SINGLE, output=SINGLE)
-
-
-@pytest.mark.parametrize(
-    ("desc", "change", "message"),
-    [
-        (EQUALS, {"b": HALF}, "ATensor and BTensor must have the same DataType; got FLOAT32 and FLOAT16"),
-        (EQUALS, {"output": tensor("UINT8", 6)}, "must have the same DimensionCount; got 4, 4 and 1"),
-        (EQUALS, {"b": f32(1, 1, 2, 2)}, "must have the same Sizes; got {1,1,2,3}, {1,1,2,2} and {1,1,2,3}"),
-        (AND, {"output": WIDE}, "ATensor, BTensor and OutputTensor must have the same DataType; got UINT8, UINT8 and"),
-        (NOT, {"output": WIDE}, "InputTensor and OutputTensor must have the same DataType; got UINT8 and UINT32"),
-        (IS_NAN, {"output": tensor("UINT8", 1, 1, 3, 2)}, "must have the same Sizes; got {1,1,2,3} and {1,1,3,2}"),
-        (IS_INFINITY, {"output": WIDE}, "OutputTensor.DataType must be UINT8; got UINT32"),
-        (IF, {"b": HALF}, "ATensor, BTensor and OutputTensor must have the same DataType; got FLOAT32, FLOAT16 and"),
-        (IF, {"condition": tensor("UINT8", 1, 1, 2, 1)}, "must have the same Sizes; got {1,1,2,1}, {1,1,2,3}, "),
-        (IF, {"condition": tensor("UINT8", 2, 3)}, "must have the same DimensionCount; got 2, 4, 4 and 4"),
-        (IF, {"condition": SINGLE}, "ConditionTensor.DataType must be UINT8; got FLOAT32"),
-    ],
-)
-def test_a_desc_that_breaks_a_rule_is_refused(desc: Any, change: dict[str, Any], message: str) -> None:
-    check_refused(desc, change, message)
 
 
 def test_if_takes_only_float16_at_level_2_0() -> None:

@@ -8,11 +8,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import INTEGERS, SAMPLED, assert_same_bits, check_refused, f32, few_types, needs_x64, refuses, tensor
+from cases_quantization import DEQUANTIZE, HALF, QUANTIZE, SIZES
+from helpers import INTEGERS, SAMPLED, assert_same_bits, few_types, needs_x64, refuses, tensor
 
 import dmljax
 from dmljax import directml
-from dmljax.directml import FeatureLevel, InvalidDesc, InvalidType
+from dmljax.directml import FeatureLevel, InvalidDesc
 
 NAN, INF = math.nan, math.inf
 NARROW = ["int8", "uint8", "int16", "uint16"]
@@ -233,68 +234,7 @@ def test_a_quantized_sum_has_the_type_of_its_zero_point_or_of_the_first_summand(
     assert_same_bits(call(function, a, ONE, None, b, ONE, None, ONE, dtype="int16"), np.array([300], np.int16))
 
 
-# Refusals
-
-BYTES, UBYTES = np.ones(2, np.int8), np.ones(2, np.uint8)
-CALLS: dict[str, dict[str, Any]] = {
-    "quantize_linear": {"input": np.ones(2, np.float32), "scale": ONE},
-    "dequantize_linear": {"input": UBYTES, "scale": ONE},
-    "quantized_linear_add": {"a": BYTES, "a_scale": ONE, "a_zero_point": None, "output_scale": ONE}
-    | {"b": UBYTES, "b_scale": ONE, "b_zero_point": None},
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "error", "message"),
-    [
-        ("quantize_linear", {"input": UBYTES > 0}, InvalidType, "must be of an integer or floating type; got bool"),
-        ("quantize_linear", {"scale": np.array(2)}, InvalidType, "scale must be of a floating type; got int"),
-        ("quantize_linear", {"zero_point": ONE}, InvalidType, "zero_point must be of an integer type; got float32"),
-        ("quantize_linear", {"dtype": "int32"}, InvalidType, "be of an integer type of at most 16 bits; got int32"),
-        (
-            "quantize_linear",
-            {"dtype": "int8", "zero_point": np.array(1, np.uint8)},
-            InvalidType,
-            "zero_point must be of int8, as the output is; got uint8",
-        ),
-        ("quantize_linear", {"scale": np.ones(3, np.float32)}, InvalidDesc, "that broadcast; got (2,), (3,) and ()"),
-        ("dequantize_linear", {"input": ONE}, InvalidType, "input must be of an integer type; got float32"),
-        ("dequantize_linear", {"scale": BYTES}, InvalidType, "scale must be of a floating type; got int8"),
-        ("dequantize_linear", {"zero_point": BYTES}, InvalidType, "zero_point must be of uint8, as input is; got int8"),
-        ("dequantize_linear", {"zero_point": -1}, InvalidDesc, "be a whole number in [0, 255] to fit uint8; got -1"),
-        (
-            "dequantize_linear",
-            {"zero_point": np.ones(3, np.uint8)},
-            InvalidDesc,
-            "input, zero_point and scale must have shapes that broadcast; got (2,), (3,) and ()",
-        ),
-        ("quantized_linear_add", {"a": ONE}, InvalidType, "a must be of an integer type; got float32"),
-        ("quantized_linear_add", {"b_scale": np.array(1)}, InvalidType, "b_scale must be of a floating type; got int"),
-        ("quantized_linear_add", {"a_zero_point": UBYTES}, InvalidType, "must be of int8, as a is; got uint8"),
-        (
-            "quantized_linear_add",
-            {"output_zero_point": BYTES, "dtype": "uint8"},
-            InvalidType,
-            "output_zero_point must be of uint8, as the output is; got int8",
-        ),
-        ("quantized_linear_add", {"b": np.ones(3, np.uint8)}, InvalidDesc, "shapes that broadcast; got (2,) and (3,)"),
-    ],
-)
-def test_a_wrong_call_is_refused(name: str, change: dict[str, Any], error: type[Exception], message: str) -> None:
-    with refuses(f"element_wise_{name}: ...{message}", error):
-        getattr(dmljax, f"element_wise_{name}")(**CALLS[name] | change)
-
-
 # Descriptors
-
-SIZES = (1, 1, 2, 3)
-FLOAT, HALF, BYTE, UBYTE = f32(*SIZES), *(tensor(name, *SIZES) for name in ("FLOAT16", "INT8", "UINT8"))
-QUANTIZE = directml.ElementWiseQuantizeLinearDesc(input=FLOAT, scale=FLOAT, zero_point=BYTE, output=BYTE)
-DEQUANTIZE = directml.ElementWiseDequantizeLinearDesc(input=UBYTE, scale=FLOAT, zero_point=UBYTE, output=FLOAT)
-ADD = directml.ElementWiseQuantizedLinearAddDesc(
-    **dict.fromkeys(("a", "b", "output"), tensor("INT8", 2, 3)),
-    **dict.fromkeys(("a_scale", "b_scale", "output_scale"), f32(1, 1)),
-)
 
 
 @pytest.mark.parametrize(
@@ -327,27 +267,3 @@ def test_a_zero_point_may_be_missing_from_6_2_on(desc: Any, arrays: Any, expecte
 )
 def test_the_level_is_that_of_the_scale(desc: Any, change: dict[str, Any], level: str) -> None:
     assert directml.find_minimum_feature_level(replace(desc, **change)) is FeatureLevel[f"FL_{level}"]
-
-
-@pytest.mark.parametrize(
-    ("desc", "change", "message"),
-    [
-        (QUANTIZE, {"input": tensor("INT32", *SIZES), "scale": HALF}, "if InputTensor.DataType is INT32; got FLOAT16"),
-        (QUANTIZE, {"input": HALF}, "must be FLOAT16 if InputTensor.DataType is FLOAT16; got FLOAT32"),
-        (QUANTIZE, {"zero_point": UBYTE}, "ZeroPointTensor and OutputTensor must have the same ...; got UINT8 and"),
-        (QUANTIZE, {"scale": f32(1, 1, 1, 1)}, "ScaleTensor, ZeroPointTensor and OutputTensor must have the same"),
-        (QUANTIZE, {"zero_point": tensor("INT8", 6)}, "must have the same DimensionCount; got 4, 4, 1 and 4"),
-        (DEQUANTIZE, {"zero_point": BYTE}, "InputTensor and ZeroPointTensor must have the same ...; got UINT8 and"),
-        (DEQUANTIZE, {"output": HALF}, "ScaleTensor and OutputTensor must have the same ...; got FLOAT32 and FLOAT16"),
-        (DEQUANTIZE, {"scale": f32(1, 1, 2, 1)}, "ZeroPointTensor and OutputTensor must have the same Sizes; got "),
-        (DEQUANTIZE, {"output": f32(2, 3)}, "ZeroPointTensor and OutputTensor must have the same DimensionCount; got "),
-        (ADD, {"a_scale": f32(1, 3)}, "AScaleTensor.Sizes must each be 1; got {1,3}"),
-        (ADD, {"b_zero_point": tensor("INT8", 2, 3)}, "BZeroPointTensor.Sizes must each be 1; got {2,3}"),
-        (ADD, {"a_zero_point": tensor("UINT8", 1, 1)}, "ATensor and AZeroPointTensor must have the same DataType"),
-        (ADD, {"output_zero_point": tensor("UINT8", 1, 1)}, "OutputZeroPointTensor must have the same ...; got INT8"),
-        (ADD, {"b": tensor("INT8", 1, 3)}, "must have the same Sizes; got {2,3}, {1,3} and {2,3}"),
-        (ADD, {"output_scale": f32(1)}, "must have the same DimensionCount; got 2, 2, 2, 2, 1 and 2"),
-    ],
-)
-def test_a_desc_that_breaks_a_rule_is_refused(desc: Any, change: dict[str, Any], message: str) -> None:
-    check_refused(desc, change, message)

@@ -2,15 +2,26 @@
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import jax
 import numpy as np
-from cases import Case, ones
+from cases import Case, RefusedCall, RefusedDesc, ones
 from formulas import Arr
+from helpers import f32, tensor
 from pages import merge, of_all, tables
 
 from dmljax import directml
-from dmljax.directml import ConvolutionDirection, ConvolutionMode, DataType, TensorDesc
+from dmljax.directml import (
+    ConvolutionDirection,
+    ConvolutionMode,
+    DataType,
+    InvalidDesc,
+    InvalidType,
+    TensorDesc,
+    Unsupported,
+)
 
 BYTES = "INT8 UINT8"
 
@@ -291,3 +302,203 @@ CASES = {
         scales=("input_scale", "filter_scale", "output_scale"),
     ),
 }
+
+
+# Refusals
+
+BACKWARD, FLIPPED = ConvolutionDirection.BACKWARD, ConvolutionMode.CONVOLUTION
+IMAGE, FILTERS = np.zeros((1, 4, 5, 6), np.float32), np.zeros((2, 4, 3, 3), np.float32)
+BYTE_IMAGE, BYTE_FILTERS = IMAGE.astype(np.uint8), FILTERS.astype(np.int8)
+BACK_FILTERS = np.zeros((4, 1, 1, 3), np.float32)
+SPACE: dict[str, Any] = {"strides": (1, 1), "dilations": (1, 1), "start_padding": (0, 0), "end_padding": (0, 0)}
+ONE, SCALE, BIAS = tensor("UINT8", 1, 1, 1, 1), f32(1, 1, 1, 1), tensor("INT32", 1, 6, 1, 1)
+OF_BYTES: dict[str, Any] = {
+    "input": tensor("UINT8", 2, 4, 5, 6),
+    "input_zero_point": ONE,
+    "filter": tensor("INT8", 6, 2, 3, 3),
+    "filter_zero_point": tensor("INT8", 1, 6, 1, 1),
+    "group_count": 2,
+    **SPACE,
+}
+CONVOLUTION = directml.ConvolutionDesc(
+    input=f32(2, 4, 5, 6),
+    filter=f32(6, 2, 3, 3),
+    bias=f32(1, 6, 1, 1),
+    output=f32(2, 6, 3, 4),
+    mode=ConvolutionMode.CROSS_CORRELATION,
+    direction=ConvolutionDirection.FORWARD,
+    output_padding=(0, 0),
+    group_count=2,
+    **SPACE,
+)
+BACK = replace(CONVOLUTION, direction=BACKWARD, filter=f32(4, 3, 3, 3), strides=(1, 2), output=f32(2, 6, 7, 13))
+INTEGER = directml.ConvolutionIntegerDesc(output=tensor("INT32", 2, 6, 3, 4), **OF_BYTES)
+QUANTIZED = directml.QuantizedLinearConvolutionDesc(
+    input_scale=SCALE,
+    filter_scale=f32(1, 6, 1, 1),
+    output_scale=SCALE,
+    output_zero_point=ONE,
+    bias=BIAS,
+    output=tensor("UINT8", 2, 6, 3, 4),
+    **OF_BYTES,
+)
+RELU = directml.ActivationReluDesc(input=f32(1), output=f32(1))
+ADD_DESC = directml.ElementWiseAddDesc(a=f32(1), b=f32(1), output=f32(1))
+
+CALLS: dict[str, dict[str, Any]] = {
+    "convolution": {"input": IMAGE, "filter": FILTERS},
+    "convolution_integer": {
+        "input": BYTE_IMAGE,
+        "filter": BYTE_FILTERS,
+        "input_zero_point": None,
+        "filter_zero_point": None,
+    },
+    "quantized_linear_convolution": {
+        "input": BYTE_IMAGE,
+        "input_scale": 1.0,
+        "input_zero_point": None,
+        "filter": BYTE_FILTERS,
+        "filter_scale": 1.0,
+        "filter_zero_point": None,
+        "bias": None,
+        "output_scale": 1.0,
+    },
+}
+
+REFUSED_DESCS: list[RefusedDesc] = [
+    (CONVOLUTION, {"filter": tensor("FLOAT16", 6, 2, 3, 3)}, "must have the same DataType"),
+    (CONVOLUTION, {"bias": f32(1, 6, 1)}, "must have the same DimensionCount; got 4, 4, 3 and 4"),
+    (CONVOLUTION, dict.fromkeys((*SPACE, "output_padding"), (1,)), "Strides must have one number for ...; got {1}"),
+    (CONVOLUTION, {"strides": (1, 0)}, "Strides[1] must be at least 1; got 0"),
+    (CONVOLUTION, {"dilations": (0, 1)}, "Dilations[0] must be at least 1; got 0"),
+    (CONVOLUTION, {"group_count": 3}, "GroupCount must divide the 4 channels of InputTensor; got 3"),
+    (CONVOLUTION, {"group_count": 0}, "GroupCount must be at least 1; got 0"),
+    (CONVOLUTION, {"group_count": 1}, "FilterTensor.Sizes[1] must be 4, the input channels of a group; got 2"),
+    (CONVOLUTION, {"filter": f32(5, 2, 3, 3)}, "FilterTensor.Sizes[0] must be a multiple of 2, GroupCount; got 5"),
+    (BACK, {"filter": f32(6, 3, 3, 3)}, "FilterTensor.Sizes[0] must be 4, the channels of InputTensor, ...; got 6"),
+    (CONVOLUTION, {"dilations": (1, 3)}, "FilterTensor.Sizes[3] must keep 1 + (FilterTensor.Sizes[3] - ...; got 7"),
+    (CONVOLUTION, {"bias": f32(1, 2, 1, 1)}, "BiasTensor.Sizes must be {1,6,1,1}; got {1,2,1,1}"),
+    (CONVOLUTION, {"output_padding": (0, 1)}, "OutputTensor.Sizes must be {2,6,3,5}; got {2,6,3,4}"),
+    (BACK, {"output": f32(2, 6, 7, 15)}, "must be {2,6,7,13}, or up to {2,6,7,14}; got {2,6,7,15}"),
+    (CONVOLUTION, {"fused_activation": ADD_DESC}, "FusedActivation.Type must be an activation that can"),
+    (CONVOLUTION, {"fused_activation": RELU}, "FusedActivation.InputTensor must not be"),
+    (INTEGER, {"filter": tensor("INT8", 6, 2, 3)}, "must have the same DimensionCount; got 4, 3 and 4"),
+    (INTEGER, {"input_zero_point": tensor("UINT8", 1)}, "must have the same DimensionCount; got 1 and 4"),
+    (INTEGER, {"input_zero_point": tensor("INT8", 1, 1, 1, 1)}, "must have the same DataType; got UINT8 and INT8"),
+    (INTEGER, {"filter_zero_point": ONE}, "must have the same DataType; got INT8 and UINT8"),
+    (INTEGER, {"input_zero_point": tensor("UINT8", 1, 4, 1, 1)}, "must have one element; got shape {1,4,1,1}"),
+    (INTEGER, {"filter_zero_point": tensor("INT8", 6, 1, 1, 1)}, "or 6 in the shape {1,6,1,1}; got shape {6,"),
+    (INTEGER, {"strides": (0, 1)}, "Strides[0] must be at least 1; got 0"),
+    (INTEGER, {"group_count": 4}, "FilterTensor.Sizes[1] must be 1, ...; got 2"),
+    (INTEGER, {"end_padding": (0, 1)}, "OutputTensor.Sizes must be {2,6,3,5}; got {2,6,3,4}"),
+    (QUANTIZED, {"bias": tensor("INT32", 1, 1, 1, 1)}, "BiasTensor.Sizes must be {1,6,1,1}; got {1,1,1,1}"),
+    (QUANTIZED, {"bias": tensor("INT32", 1, 6, 1)}, "must have the same DimensionCount; got 4, 4, 3 and 4"),
+    (QUANTIZED, {"output_zero_point": tensor("INT8", 1, 1, 1, 1)}, "have the same DataType; got UINT8 and INT8"),
+    (QUANTIZED, {"output_scale": f32(1, 6, 1, 1)}, "OutputScaleTensor must have one element; got shape {1,6,1,1}"),
+    (QUANTIZED, {"filter_scale": f32(1, 2)}, "must have one element, or 6 in the shape {1,6}; got shape {1,2}"),
+    (QUANTIZED, {"group_count": 1}, "FilterTensor.Sizes[1] must be 4, the input channels of a group; got 2"),
+]
+
+REFUSED_CALLS: list[RefusedCall] = [
+    ("convolution", {"input": BYTE_IMAGE}, InvalidType, "input must be of a floating type; got uint8"),
+    (
+        "convolution",
+        {"filter": FILTERS.astype(np.float16)},
+        InvalidType,
+        "filter must be of float32, as input is; got float16",
+    ),
+    ("convolution", {"bias": np.zeros(2, np.float16)}, InvalidType, "bias must be of float32, as input is"),
+    (
+        "convolution",
+        {"input": IMAGE[0, 0]},
+        InvalidDesc,
+        "input must have 3 to 5 dimensions: batch, channels and spatial dimensions; got 2",
+    ),
+    ("convolution", {"filter": FILTERS[0]}, InvalidDesc, "filter must have 4 dimensions, like input; got 3"),
+    (
+        "convolution",
+        {"filter": FILTERS[..., :0, :]},
+        InvalidDesc,
+        "must not be empty in a spatial dimension; got shape (2, 4, 0, 3)",
+    ),
+    ("convolution", {"start_padding": -1}, InvalidDesc, "start_padding must be at least 0; got -1"),
+    ("convolution", {"end_padding": (0, -1)}, InvalidDesc, "end_padding[1] must be at least 0; got -1"),
+    ("convolution", {"output_padding": -2}, InvalidDesc, "output_padding must be at least 0; got -2"),
+    (
+        "convolution",
+        {"filter": BACK_FILTERS, "direction": BACKWARD, "start_padding": (5, 0)},
+        InvalidDesc,
+        "start_padding[0] must leave at least one element of the result; got 5, and 0 elements",
+    ),
+    (
+        "convolution",
+        {"filter": BACK_FILTERS, "direction": BACKWARD, "end_padding": (0, 9)},
+        InvalidDesc,
+        "end_padding[1] must leave at least one element of the result; got 9, and -1 elements",
+    ),
+    ("convolution", {"start_padding": 2**31}, Unsupported, "start_padding[1] must keep ...; got 2147483648"),
+    (
+        "convolution",
+        {"end_padding": (0, 2**32 - 1)},
+        InvalidDesc,
+        "end_padding[1] must keep ... at most 4294967295 along axis 3, not 4294967301; got 4294967295",
+    ),
+    (
+        "convolution",
+        {"filter": BACK_FILTERS, "direction": BACKWARD, "strides": 2**30},
+        InvalidDesc,
+        "strides[0] must keep ... at most 4294967295 along axis 2, not 4294967297; got 1073741824",
+    ),
+    ("convolution_integer", {"end_padding": 2**31}, Unsupported, "end_padding[1] must keep ...; got 2147483648"),
+    (
+        "quantized_linear_convolution",
+        {"start_padding": 2**31},
+        Unsupported,
+        "start_padding[1] must keep ...; got 2147483648",
+    ),
+    ("convolution", {"output_sizes": (1, 2, 3, 5)}, InvalidDesc, "output_sizes must be (1, 2, 3, 4); got (1, 2, 3, 5)"),
+    (
+        "convolution",
+        {"precision": "exact"},
+        InvalidType,
+        "precision must be 'default', 'high', 'highest', a ...; got 'exact'",
+    ),
+    (
+        "convolution",
+        {"precision": jax.lax.DotAlgorithmPreset.F32_F32_F32},
+        InvalidType,
+        "precision must be a jax.lax.Precision or the name of one; got F32_F32_F32",
+    ),
+    ("convolution_integer", {"input": IMAGE}, InvalidType, "input must be of an integer type; got float32"),
+    (
+        "convolution_integer",
+        {"input": BYTE_IMAGE.astype(np.int16)},
+        InvalidType,
+        "input must be of int8 or uint8; got int16",
+    ),
+    (
+        "convolution_integer",
+        {"input_zero_point": np.int8(0)},
+        InvalidType,
+        "input_zero_point must be of uint8, as input is; got int8",
+    ),
+    ("quantized_linear_convolution", {"bias": np.zeros(2, np.int16)}, InvalidType, "bias must be of int32; got int16"),
+    (
+        "quantized_linear_convolution",
+        {"input_scale": np.array(1)},
+        InvalidType,
+        "input_scale must be of a floating type; got int",
+    ),
+    (
+        "quantized_linear_convolution",
+        {"output_zero_point": np.array(1, np.int8), "dtype": "uint8"},
+        InvalidType,
+        "output_zero_point must be of uint8, as the output is; got int8",
+    ),
+    (
+        "quantized_linear_convolution",
+        {"dtype": "int32"},
+        InvalidType,
+        "the output must be of an integer type of at most 16 bits",
+    ),
+]

@@ -1,16 +1,18 @@
 """PADDING, PADDING1, UNFOLD and FOLD: the pages' tables and pseudo-code, and cases."""
 
 import itertools
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from cases import Case, ones
+from cases import Case, RefusedCall, RefusedDesc, ones
 from formulas import Arr, bits_of
+from helpers import f32, tensor
 from pages import merge, of_all, tables
 
 from dmljax import directml
-from dmljax.directml import DataType, PaddingMode, TensorDesc
+from dmljax.directml import DataType, InvalidDesc, InvalidType, PaddingMode, TensorDesc
 
 SUPPORT = tables(
     """
@@ -211,3 +213,114 @@ CASES = {
         scales=("input",),  # few sums, which are exact
     ),
 }
+
+
+# Refusals
+
+ROW = np.arange(1, 5, dtype=np.int32)
+
+
+def window_arguments(*rows: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    names = ("window_sizes", "strides", "dilations", "start_padding", "end_padding")
+    return dict(zip(names, rows, strict=True))
+
+
+IMAGE = np.zeros((1, 2, 5, 6), np.float32)
+NO_PADDING = {"start_padding": (0,), "end_padding": (0,)}
+WINDOWS: dict[str, Any] = window_arguments((2, 3), (1, 1), (1, 1), (0, 0), (0, 0))
+PADDING = directml.PaddingDesc(
+    input=f32(1, 1, 2, 3),
+    output=f32(1, 1, 3, 5),
+    padding_mode=PaddingMode.CONSTANT,
+    padding_value=0.5,
+    start_padding=(0, 0, 1, 0),
+    end_padding=(0, 0, 0, 2),
+)
+PADDING1 = directml.Padding1Desc(
+    input=f32(2, 3),
+    output=f32(3, 5),
+    padding_mode=PaddingMode.CONSTANT,
+    padding_value_data_type=DataType.FLOAT32,
+    padding_value=0.5,
+    start_padding=(1, 0),
+    end_padding=(0, 2),
+)
+OF_BYTES: dict[str, Any] = {"input": tensor("UINT8", 1, 1, 2, 3), "output": tensor("UINT8", 1, 1, 3, 5)}
+BYTE_ROWS = {"input": tensor("UINT8", 2, 3), "output": tensor("UINT8", 3, 5)}
+UNFOLD = directml.UnfoldDesc(input=f32(1, 2, 3, 5), output=f32(1, 12, 6), **WINDOWS)
+FOLD = directml.FoldDesc(input=f32(1, 12, 6), output=f32(1, 2, 3, 5), **WINDOWS)
+
+CALLS: dict[str, dict[str, Any]] = {
+    "padding": {"input": ROW, **NO_PADDING},
+    "padding1": {"input": ROW, **NO_PADDING},
+    "unfold": {"input": IMAGE, "window_sizes": (2, 2)},
+    "fold": {"input": IMAGE[0], "output_sizes": (2, 2, 5), "window_sizes": (2,)},
+}
+
+REFUSED_DESCS: list[RefusedDesc] = [
+    (PADDING, {"output": tensor("FLOAT16", 1, 1, 3, 5)}, "must have the same DataType"),
+    (PADDING1, {"output": f32(1, 3, 5)}, "must have the same DimensionCount; got 2 and 3"),
+    (PADDING1, {"start_padding": (1,), "end_padding": (0,)}, "StartPadding must have one number for ...; got {1}"),
+    (PADDING, {"end_padding": (0, 0, 0, 1)}, "OutputTensor.Sizes must be {1,1,3,4}; got {1,1,3,5}"),
+    (PADDING1, {"start_padding": (0, 0)}, "OutputTensor.Sizes must be {2,5}; got {3,5}"),
+    (PADDING, OF_BYTES | {"padding_value": 300}, "PaddingValue must be a whole number in ... to fit ...; got 300"),
+    (PADDING, OF_BYTES | {"padding_value": math.nan}, "must be a whole number in ... to fit uint8; got nan"),
+    (PADDING1, BYTE_ROWS, "PaddingValueDataType must be UINT8; got FLOAT32"),
+    (PADDING1, BYTE_ROWS | {"padding_mode": "EDGE"}, "PaddingValueDataType must be UINT8; got FLOAT32"),
+    (UNFOLD, {"output": tensor("FLOAT16", 1, 12, 6)}, "must have the same DataType"),
+    (UNFOLD, {"output": f32(1, 1, 12, 6)}, "OutputTensor.Sizes must be {1,12,6}; got"),
+    (FOLD, {"input": f32(1, 1, 12, 6)}, "InputTensor must have 3 dimensions: ...; got 4"),
+    (FOLD, dict.fromkeys(WINDOWS, (1,)), "WindowSizes must have one number for each of the 2 spatial dimensions"),
+    (UNFOLD, dict.fromkeys(WINDOWS, ()), "WindowSizes must have one number for each of the 2 ...; got {}"),
+    (UNFOLD, {"window_sizes": (0, 3)}, "WindowSizes[0] must be at least 1; got 0"),
+    (UNFOLD, {"strides": (1, 0)}, "Strides[1] must be at least 1; got 0"),
+    (FOLD, {"dilations": (0, 1)}, "Dilations[0] must be at least 1; got 0"),
+    (UNFOLD, {"dilations": (1, 3)}, "WindowSizes[1] must keep 1 + (WindowSizes[1] - 1) * Dilations[1] ...; got 7"),
+    (UNFOLD, {"output": f32(1, 12, 8)}, "OutputTensor.Sizes must be {1,12,6}; got {1,12,8}"),
+    (FOLD, {"start_padding": (1, 0)}, "InputTensor.Sizes must be {1,12,9}; got {1,12,6}"),
+]
+
+REFUSED_CALLS: list[RefusedCall] = [
+    ("padding", {"start_padding": (2**32,)}, InvalidDesc, "must be in [-4294967295, 4294967295]; got 4294967296"),
+    (
+        "padding",
+        {"start_padding": (-3,), "end_padding": (-2,)},
+        InvalidDesc,
+        "result.shape[0] must be at least 0; got -1",
+    ),
+    ("padding", {"padding_mode": PaddingMode.WRAP, "start_padding": (-9,)}, InvalidDesc, "must be at least 0; got -5"),
+    (
+        "padding",
+        {"start_padding": (2**32 - 1,)},
+        InvalidDesc,
+        "start_padding[0] must keep ... at most 4294967295 along axis 0, not 4294967299; got 4294967295",
+    ),
+    (
+        "padding1",
+        {"padding_value": np.int64(2**40)},
+        InvalidDesc,
+        "padding_value must be a whole number in ... to fit int32",
+    ),
+    ("unfold", {"input": IMAGE[0, 0], "window_sizes": ()}, InvalidDesc, "input must have at least 3 dimensions; got 2"),
+    ("unfold", {"start_padding": (-1, 0)}, InvalidDesc, "start_padding[0] must be at least 0; got -1"),
+    (
+        "unfold",
+        {"window_sizes": (4, 3), "dilations": (2, 1), "start_padding": (1, 0)},
+        InvalidDesc,
+        "at most 6, the padded size of input along axis 2; got 7",
+    ),
+    ("fold", {"input": IMAGE[0] > 0}, InvalidType, "input must be of an integer or floating type; got bool"),
+    (
+        "fold",
+        {"output_sizes": (5, 6), "window_sizes": ()},
+        InvalidDesc,
+        "output_sizes must be batch, channels ...; got (5, 6)",
+    ),
+    ("fold", {"output_sizes": (-1, 2, 5)}, InvalidDesc, "output_sizes[0] must be at least 0; got -1"),
+    (
+        "fold",
+        {"window_sizes": (6,)},
+        InvalidDesc,
+        "must be at most 5, the padded size of output_sizes along axis 2; got 6",
+    ),
+]

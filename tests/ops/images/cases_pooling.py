@@ -5,12 +5,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from cases import Case, ones
+from cases import Case, RefusedCall, RefusedDesc, ones
 from formulas import Arr, bits_of, is_greater, number
+from helpers import f32, tensor
 from pages import merge, of_all, tables
 
 from dmljax import directml
-from dmljax.directml import DataType, TensorDesc
+from dmljax.directml import DataType, InvalidDesc, InvalidType, TensorDesc
 
 BOTH = "InputTensor OutputTensor"
 
@@ -364,3 +365,139 @@ CASES = {
         scales=("input_scale", "output_scale"),
     ),
 }
+
+
+# Refusals
+
+IMAGE, POOLED = np.zeros((1, 2, 4, 5), np.float32), np.zeros((1, 2, 3, 4), np.float32)
+BYTES, HALVES = IMAGE.astype(np.int8), POOLED.astype(np.float16)
+SPACE = {"strides": (1, 1), "window_size": (2, 2), "start_padding": (0, 0), "end_padding": (0, 0)}
+DILATED: dict[str, Any] = SPACE | {"dilations": (1, 1)}
+INPUT, OUTPUT, INDICES = f32(1, 2, 4, 5), f32(1, 2, 3, 4), tensor("UINT32", 1, 2, 3, 4)
+AVERAGE = directml.AveragePooling1Desc(input=INPUT, output=OUTPUT, include_padding=False, **DILATED)
+AVERAGE_GRAD = directml.AveragePoolingGradDesc(
+    input_gradient=OUTPUT, output_gradient=INPUT, include_padding=False, **SPACE
+)
+NORM = directml.LpPoolingDesc(input=INPUT, output=OUTPUT, p=2, **SPACE)
+LARGEST = directml.MaxPooling2Desc(input=INPUT, output=OUTPUT, output_indices=INDICES, **DILATED)
+PLAIN_LARGEST = directml.MaxPoolingDesc(input=INPUT, output=OUTPUT, **SPACE)
+LARGEST_GRAD = directml.MaxPoolingGradDesc(input=INPUT, input_gradient=OUTPUT, output_gradient=INPUT, **DILATED)
+UNPOOLING = directml.MaxUnpoolingDesc(input=OUTPUT, indices=INDICES, output=INPUT)
+QUANTIZED = directml.QuantizedLinearAveragePoolingDesc(
+    input=tensor("UINT8", 1, 2, 4, 5),
+    input_scale=f32(1, 2, 1, 1),
+    input_zero_point=tensor("UINT8", 1),
+    output_scale=f32(1, 1, 1, 1),
+    output_zero_point=tensor("INT8", 1, 1, 2, 1, 1),
+    output=tensor("INT8", 1, 2, 3, 4),
+    include_padding=False,
+    **DILATED,
+)
+
+CALLS: dict[str, dict[str, Any]] = {
+    **{
+        name: {"input": IMAGE, "window_sizes": 2}
+        for name in ("average_pooling", "lp_pooling", "lp_pooling1", "max_pooling", "max_pooling1", "max_pooling2")
+    },
+    "average_pooling_grad": {"input_gradient": POOLED, "output_sizes": (1, 2, 5, 5), "window_sizes": 2},
+    "max_pooling_grad": {"input": IMAGE, "input_gradient": POOLED, "window_sizes": 2},
+    "max_unpooling": {"input": POOLED, "indices": POOLED.astype(int), "output_sizes": IMAGE.shape},
+    "quantized_linear_average_pooling": {
+        "input": BYTES,
+        "input_scale": 1.0,
+        "input_zero_point": None,
+        "output_scale": 1.0,
+        "window_sizes": 2,
+    },
+}
+
+REFUSED_DESCS: list[RefusedDesc] = [
+    (AVERAGE, {"output": tensor("FLOAT16", 1, 2, 3, 4)}, "must have the same DataType"),
+    (AVERAGE, {"output": f32(1, 1, 2, 3, 4)}, "must have the same DimensionCount; got 4 and 5"),
+    (AVERAGE, dict.fromkeys(DILATED, (1,)), "WindowSize must have one number for each of the 2 ...; got {1}"),
+    (AVERAGE, {"window_size": (0, 2)}, "WindowSize[0] must be at least 1; got 0"),
+    (NORM, {"strides": (1, 0)}, "Strides[1] must be at least 1; got 0"),
+    (AVERAGE, {"dilations": (0, 1)}, "Dilations[0] must be at least 1; got 0"),
+    (AVERAGE, {"dilations": (4, 1)}, "WindowSize[0] must keep 1 + (WindowSize[0] - 1) * Dilations[0] ...; got 5"),
+    (NORM, {"window_size": (2, 6)}, "WindowSize[1] must be at most 5, the padded size of InputTensor ...; got 6"),
+    (AVERAGE, {"end_padding": (0, 1)}, "OutputTensor.Sizes must be {1,2,3,5}; got {1,2,3,4}"),
+    (NORM, {"p": 0}, "P must be at least 1; got 0"),
+    (AVERAGE_GRAD, {"output_gradient": f32(1, 2, 5, 5)}, "InputGradientTensor.Sizes must be {1,2,4,4}"),
+    (AVERAGE_GRAD, {"output_gradient": tensor("FLOAT16", 1, 2, 4, 5)}, "must have the same DataType"),
+    (AVERAGE_GRAD, {"output_gradient": f32(1, 1, 2, 4, 5)}, "must have the same DimensionCount; got 4 and 5"),
+    (PLAIN_LARGEST, {"start_padding": (2, 0), "output": f32(1, 2, 5, 4)}, "at every position of the window; got 2"),
+    (LARGEST, {"output": tensor("FLOAT16", 1, 2, 3, 4)}, "must have the same DataType"),
+    (LARGEST, {"output_indices": tensor("UINT32", 1, 2, 1, 3, 4)}, "the same DimensionCount; got 4, 4 and 5"),
+    (LARGEST, {"output_indices": tensor("UINT32", 1, 2, 3, 3)}, "OutputIndicesTensor.Sizes must be {1,2,3,4}; got"),
+    (LARGEST, {"end_padding": (0, 2), "output": f32(1, 2, 3, 6)}, "WindowSize[1] must cover an element of"),
+    (
+        LARGEST_GRAD,
+        {"output_gradient": f32(1, 2, 4, 6)},
+        "OutputGradientTensor.Sizes must be {1,2,4,5}; got {1,2,4,6}",
+    ),
+    (LARGEST_GRAD, {"input_gradient": INPUT}, "InputGradientTensor.Sizes must be {1,2,3,4}; got {1,2,4,5}"),
+    (LARGEST_GRAD, {"input_gradient": tensor("FLOAT16", 1, 2, 3, 4)}, "must have the same DataType"),
+    (LARGEST_GRAD, {"input_gradient": f32(1, 1, 2, 3, 4)}, "must have the same DimensionCount; got 4, 5 and 4"),
+    (
+        LARGEST_GRAD,
+        {"start_padding": (0, 2), "input_gradient": f32(1, 2, 3, 6)},
+        "WindowSize[1] must cover an element of InputTensor",
+    ),
+    (UNPOOLING, {"output": tensor("FLOAT16", 1, 2, 4, 5)}, "must have the same DataType"),
+    (UNPOOLING, {"indices": tensor("UINT32", 1, 1, 2, 12)}, "IndicesTensor.Sizes must be {1,2,3,4}"),
+    (UNPOOLING, {"output": f32(2, 4, 5)}, "must have the same DimensionCount; got 4, 4 and 3"),
+    (QUANTIZED, {"output": tensor("INT8", 1, 1, 2, 3, 4)}, "must have the same DimensionCount; got 4 and 5"),
+    (QUANTIZED, {"input_zero_point": tensor("INT8", 1)}, "InputTensor and InputZeroPointTensor must have the same"),
+    (QUANTIZED, {"output_zero_point": tensor("UINT8", 1)}, "must have the same DataType; got"),
+    (QUANTIZED, {"input_scale": f32(2)}, "InputScaleTensor must have one ... in the shape {1,2,1,1}; got {2}"),
+    (QUANTIZED, {"output_scale": f32(2, 1, 1, 1)}, "OutputScaleTensor must have one element, or"),
+    (QUANTIZED, {"output_scale": f32(1, 2, 1, 1, 1)}, "OutputScaleTensor must have one element, or"),
+    (
+        QUANTIZED,
+        {"output_zero_point": tensor("INT8", 2, 1, 2, 1, 1)},
+        "OutputZeroPointTensor must have one element, or",
+    ),
+    (QUANTIZED, {"end_padding": (1, 0)}, "OutputTensor.Sizes must be {1,2,4,4}; got {1,2,3,4}"),
+]
+
+REFUSED_CALLS: list[RefusedCall] = [
+    ("max_pooling", {"input": IMAGE[0, 0]}, InvalidDesc, "input must have at least 3 dimensions; got 2"),
+    ("max_pooling", {"start_padding": -1}, InvalidDesc, "start_padding must be at least"),
+    ("max_pooling", {"end_padding": -1}, InvalidDesc, "end_padding must be at least"),
+    (
+        "max_pooling2",
+        {"window_sizes": (2, 1), "dilations": 6, "start_padding": (6, 0), "end_padding": (6, 0)},
+        InvalidDesc,
+        "window_sizes[0] must cover an element of input",
+    ),
+    ("average_pooling", {"input": BYTES}, InvalidType, "input must be of a floating"),
+    ("lp_pooling", {"input": BYTES}, InvalidType, "input must be of a floating type"),
+    ("lp_pooling", {"p": 0}, InvalidDesc, "p must be at least 1; got 0"),
+    ("lp_pooling1", {"p": 1.5}, InvalidType, "p must be an integer"),
+    ("average_pooling", {"include_padding": 1}, InvalidType, "include_padding must be"),
+    ("max_pooling1", {"has_indices": "no"}, InvalidType, "has_indices must be"),
+    ("max_pooling1", {"dtype": np.float32}, InvalidType, "dtype must be an integer type; got float32"),
+    ("max_pooling_grad", {"input_gradient": HALVES}, InvalidType, "must be of float32, as input is; got float16"),
+    ("average_pooling_grad", {"output_sizes": (1, 2, 5)}, InvalidDesc, "output_sizes must have one number for"),
+    ("average_pooling_grad", {"output_sizes": (1, 2, 5, -1)}, InvalidDesc, "must be at least 0"),
+    ("max_unpooling", {"indices": POOLED}, InvalidType, "indices must be of an integer type; got float32"),
+    ("max_unpooling", {"output_sizes": (5,)}, InvalidDesc, "must have one number for each of the 4 dimensions"),
+    (
+        "quantized_linear_average_pooling",
+        {"input": IMAGE.astype(np.int32)},
+        InvalidType,
+        "input must be of an integer type of 8 or 16 bits; got int32",
+    ),
+    (
+        "quantized_linear_average_pooling",
+        {"input_scale": np.ones(5, np.float32)},
+        InvalidDesc,
+        "input_scale must have one element, or one for each channel in the shape (1, 2, 1, 1); got (5,)",
+    ),
+    (
+        "quantized_linear_average_pooling",
+        {"input_zero_point": np.uint8(3)},
+        InvalidType,
+        "input_zero_point must be of int8, as input is; got uint8",
+    ),
+]

@@ -3,16 +3,17 @@
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from cases import Arrays, Case, ones
+from cases import Arrays, Case, RefusedCall, RefusedDesc, ones
 from formulas import Arr, bits_of, is_greater, number
+from helpers import f32, tensor
 from pages import tables
 
 from dmljax import directml
-from dmljax.directml import DataType, InterpolationMode, ReduceFunction, Size2D, TensorDesc
+from dmljax.directml import DataType, InterpolationMode, InvalidDesc, InvalidType, ReduceFunction, Size2D, TensorDesc
 
 UINT_MAX = 2**32 - 1
 AVERAGE, MAX = ReduceFunction.AVERAGE, ReduceFunction.MAX
@@ -394,3 +395,62 @@ CASES = {
         ("roi", "batch_indices"), gradient_desc, gradient_oracle, indices={"batch_indices": 2}, **POSITIVE
     ),
 }
+
+
+# Refusals
+
+OF_FLOATS = {"roi": DataType.FLOAT32, "batch_indices": DataType.UINT32}
+POOLING_DESC: Any = pooling_desc({"input": DataType.FLOAT32}, 4)
+ALIGN_DESC: Any = align_desc(directml.RoiAlign1Desc)(OF_FLOATS, 2)
+GRADIENT_DESC: Any = gradient_desc(OF_FLOATS, 2)
+OF_IMAGE = replace(GRADIENT_DESC, input=None, output_roi_gradient=None, reduction_function="AVERAGE")
+NEEDS_INPUT = "InputTensor must be given if OutputROIGradientTensor is, or if ReductionFunction is MAX; got none"
+
+IMAGES, ROI = np.zeros((2, 3, 7, 6), np.float32), np.zeros((5, 4), np.float32)
+WITH_INDICES = {"input": IMAGES, "roi": ROI, "batch_indices": np.zeros(5, np.int32)}
+
+CALLS: dict[str, dict[str, Any]] = {
+    "roi_align": WITH_INDICES | {"output_size": 2},
+    "roi_align_grad": WITH_INDICES | {"input_gradient": np.zeros((5, 3, 2, 2), np.float32)},
+}
+
+REFUSED_DESCS: list[RefusedDesc] = [
+    (POOLING_DESC, {"roi": f32(1, 1, 5, 4)}, "ROITensor.Sizes must be {1,1,5,5}; got {1,1,5,4}"),
+    (POOLING_DESC, {"output": f32(5, 2, 3, 2)}, "OutputTensor.Sizes must be {5,2,2,3}; got {5,2,3,2}"),
+    (POOLING_DESC, {"roi": tensor("FLOAT16", 1, 1, 5, 5)}, "must have the same DataType"),
+    (POOLING_DESC, {"spatial_scale": np.inf}, "SpatialScale must be finite; got inf"),
+    (ALIGN_DESC, {"roi": f32(5, 5)}, "ROITensor.Sizes must be {5,4}; got {5,5}"),
+    (ALIGN_DESC, {"roi": f32(2, 5, 4)}, "ROITensor.Sizes must be {1,5,4}; got {2,5,4}"),
+    (ALIGN_DESC, {"batch_indices": tensor("UINT32", 1, 4)}, "BatchIndicesTensor.Sizes must be {1,5}; got {1,4}"),
+    (ALIGN_DESC, {"output": f32(5, 3, 2, 3)}, "OutputTensor.Sizes must be {5,2,2,3}; got {5,3,2,3}"),
+    (ALIGN_DESC, {"output": tensor("FLOAT16", 5, 2, 2, 3)}, "must have the same DataType"),
+    (ALIGN_DESC, {"reduction_function": "SUM"}, "ReductionFunction must be AVERAGE or MAX; got SUM"),
+    (ALIGN_DESC, {"spatial_scale_y": np.nan}, "SpatialScaleY must be finite; got nan"),
+    (ALIGN_DESC, {"input_pixel_offset": np.inf}, "InputPixelOffset must be finite; got inf"),
+    (
+        ALIGN_DESC,
+        {"minimum_samples_per_output": 0, "maximum_samples_per_output": 0},
+        "MaximumSamplesPerOutput must be at least 1; got 0",
+    ),
+    (ALIGN_DESC, {"minimum_samples_per_output": 3}, "must be at most 2, MaximumSamplesPerOutput; got 3"),
+    (GRADIENT_DESC, {"roi": tensor("FLOAT16", 5, 4)}, "must have the same DataType"),
+    (GRADIENT_DESC, {"output_gradient": None, "output_roi_gradient": None}, "OutputROIGradientTensor is; got none"),
+    (GRADIENT_DESC, {"input": None, "reduction_function": "AVERAGE"}, NEEDS_INPUT),
+    (GRADIENT_DESC, {"input": None, "output_roi_gradient": None}, NEEDS_INPUT),
+    (OF_IMAGE, {"reduction_function": "MAX"}, NEEDS_INPUT),
+    (GRADIENT_DESC, {"output_gradient": f32(2, 2, 5, 5)}, "must have the same Sizes"),
+    (GRADIENT_DESC, {"output_roi_gradient": f32(1, 5, 4)}, "must have the same DimensionCount"),
+    (GRADIENT_DESC, {"input_gradient": f32(5, 1, 2, 3)}, "InputGradientTensor.Sizes must be {5,2,2,3}"),
+    (GRADIENT_DESC, {"maximum_samples_per_output": 1}, "MinimumSamplesPerOutput must be at most 1"),
+]
+
+REFUSED_CALLS: list[RefusedCall] = [
+    ("roi_align", {"input": IMAGES[0]}, InvalidDesc, "input must have 4 dimensions: batch, channels, ...; got 3"),
+    ("roi_align", {"batch_indices": ROI[:, 0]}, InvalidType, "batch_indices must be of an integer type"),
+    ("roi_align", {"output_size": 0}, InvalidDesc, "output_size.width must be at least 1; got 0"),
+    ("roi_align", {"output_size": (2, 3)}, InvalidType, "output_size must be an integer or a Size2D"),
+    ("roi_align", {"input": IMAGES[:, :, :0]}, InvalidDesc, "input must not be empty; got shape (2, 3, 0, 6)"),
+    ("roi_align_grad", {"input": None}, InvalidDesc, "output_sizes must be given without input"),
+    ("roi_align_grad", {"output_sizes": (1, 3, 7, 6)}, InvalidDesc, "of input, (2, 3, 7, 6); got (1, 3, 7, 6)"),
+    ("roi_align_grad", {"input": IMAGES.astype(np.float16)}, InvalidType, "be of float16, as input is; got float32"),
+]

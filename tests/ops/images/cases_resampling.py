@@ -6,12 +6,13 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from cases import Case, ones
+from cases import Case, RefusedCall, RefusedDesc, ones
 from formulas import Arr, bits_of
+from helpers import f32, tensor
 from pages import merge, of_all, tables
 
 from dmljax import directml
-from dmljax.directml import AxisDirection, DataType, InterpolationMode, Size2D, TensorDesc
+from dmljax.directml import AxisDirection, DataType, InterpolationMode, InvalidDesc, InvalidType, Size2D, TensorDesc
 
 BOTH = "InputTensor OutputTensor"
 GRADIENTS = "InputGradientTensor OutputGradientTensor"
@@ -233,3 +234,127 @@ CASES = {
         scales=("input_gradient",),
     ),
 }
+
+
+# Refusals
+
+UP, DOWN = AxisDirection
+ROW = np.array([1, 2, 3, 4], np.float32)
+WHOLE = ROW.astype(np.int32)
+INPUT, OUTPUT = f32(1, 1, 2, 3), f32(1, 1, 3, 5)
+SCALES: dict[str, Any] = {"scales": (1, 1, 1.5, 2), "interpolation_mode": LINEAR}
+PIXEL_OFFSETS: dict[str, Any] = {"input_pixel_offsets": (0.5,) * 4, "output_pixel_offsets": (-0.5,) * 4}
+PAIR: dict[str, Any] = {"input": INPUT, "output": OUTPUT}
+GRADIENT_PAIR: dict[str, Any] = {"input_gradient": INPUT, "output_gradient": OUTPUT}
+UPSAMPLE = directml.Upsample2DDesc(
+    input=INPUT, output=f32(1, 1, 4, 9), scale_size=Size2D(width=3, height=2), interpolation_mode=LINEAR
+)
+RESAMPLE = directml.ResampleDesc(**PAIR, **SCALES)
+WITH_OFFSETS: list[Any] = [
+    directml.Resample1Desc(**PAIR, **SCALES, **PIXEL_OFFSETS),
+    directml.Resample2Desc(**PAIR, **SCALES, **PIXEL_OFFSETS, rounding_direction=DOWN),
+    directml.Resample3Desc(**PAIR, **SCALES, **PIXEL_OFFSETS, rounding_direction=DOWN, antialiased=False),
+    directml.ResampleGradDesc(**GRADIENT_PAIR, **SCALES, **PIXEL_OFFSETS),
+    directml.ResampleGrad1Desc(**GRADIENT_PAIR, **SCALES, **PIXEL_OFFSETS, rounding_direction=DOWN),
+]
+
+RESAMPLES, RESAMPLE_GRADS = [RESAMPLE, *WITH_OFFSETS[:3]], WITH_OFFSETS[3:]
+
+CALLS: dict[str, dict[str, Any]] = {
+    "resample": {"input": ROW, "scales": 2},
+    "resample3": {"input": ROW, "scales": 2},
+    "resample_grad": {"input_gradient": ROW, "output_sizes": (2,)},
+    "resample_grad1": {"input_gradient": ROW, "output_sizes": (2,)},
+    "upsample_2d": {"input": ROW[None], "scale_size": 2},
+}
+
+REFUSED_DESCS: list[RefusedDesc] = [
+    (RESAMPLE, {"scales": (2,)}, "Scales must have one number for each of the 4 dimensions of InputTensor; got"),
+    (UPSAMPLE, {"output": tensor("FLOAT16", 1, 1, 4, 9)}, "must have the same DataType"),
+    (UPSAMPLE, {"output": f32(1, 1, 1, 4, 9)}, "must have the same DimensionCount"),
+    (UPSAMPLE, {"scale_size": Size2D(0, 2)}, "ScaleSize.Width must be at least 1; got 0"),
+    (UPSAMPLE, {"scale_size": Size2D(2, 0)}, "ScaleSize.Height must be at least 1; got 0"),
+    (UPSAMPLE, {"scale_size": Size2D(2, 3)}, "OutputTensor.Sizes must be {1,1,6,6}; got {1,1,4,9}"),
+    *(
+        (desc, {"output": tensor("FLOAT16", 1, 1, 3, 5)}, "OutputTensor must have the same DataType")
+        for desc in RESAMPLES
+    ),
+    *(
+        (desc, {"output_gradient": tensor("FLOAT16", 1, 1, 3, 5)}, "OutputGradientTensor must have the same DataType")
+        for desc in RESAMPLE_GRADS
+    ),
+    *(
+        (desc, {"output": f32(1, 3, 5)}, "OutputTensor must have the same DimensionCount; got 4 and 3")
+        for desc in RESAMPLES
+    ),
+    *(
+        (desc, {"output_gradient": f32(1, 3, 5)}, "OutputGradientTensor must have the same DimensionCount; got 4 and 3")
+        for desc in RESAMPLE_GRADS
+    ),
+    *(
+        (desc, {"scales": scales}, message)
+        for desc in (*RESAMPLES, *RESAMPLE_GRADS)
+        for scales, message in (
+            ((1, 1, 1.5, 0), "Scales[3] must be above 0; got 0"),
+            ((1, 1, -2, 1), "Scales[2] must be above 0; got -2"),
+            ((math.nan, 1, 1, 1), "Scales[0] must be finite; got nan"),
+        )
+    ),
+    *(
+        (desc, change, message)
+        for desc in WITH_OFFSETS
+        for change, message in (
+            (
+                dict.fromkeys(("scales", *PIXEL_OFFSETS), (1, 1, 1)),
+                "InputPixelOffsets must have one number for each of the 4",
+            ),
+            ({"input_pixel_offsets": (0, 0, 0, math.inf)}, "InputPixelOffsets[3] must be finite; got inf"),
+            ({"output_pixel_offsets": (0, math.nan, 0, 0)}, "OutputPixelOffsets[1] must be finite; got nan"),
+        )
+    ),
+]
+
+REFUSED_CALLS: list[RefusedCall] = [
+    ("upsample_2d", {"input": ROW}, InvalidDesc, "input must have at least 2 dimensions; got 1"),
+    (
+        "upsample_2d",
+        {"scale_size": (2, 3)},
+        InvalidType,
+        "scale_size must be an integer or a Size2D; got (2, 3) (directml.Size2D(width",
+    ),
+    ("upsample_2d", {"scale_size": 1.5}, InvalidType, "scale_size must be an integer; got 1.5"),
+    ("upsample_2d", {"scale_size": 2**31}, InvalidDesc, "result.shape[1] must be in"),
+    (
+        "upsample_2d",
+        {"input": WHOLE[None], "interpolation_mode": LINEAR},
+        InvalidType,
+        "of 8 bits, for LINEAR; got int32",
+    ),
+    ("resample", {"scales": None}, InvalidDesc, "output_sizes or scales must be given; got neither"),
+    ("resample", {"scales": (True,)}, InvalidType, "scales[0] must be a number; got True"),
+    ("resample", {"scales": "2"}, InvalidType, "scales must be a number; got '2'"),
+    ("resample", {"scales": 1e300}, InvalidDesc, "scales must fit float32; got 1e+300"),
+    (
+        "resample",
+        {"input": WHOLE, "interpolation_mode": LINEAR},
+        InvalidType,
+        "integer type of 8 bits, for LINEAR; got int32",
+    ),
+    (
+        "resample",
+        {"input": np.ones(0), "output_sizes": (3,)},
+        InvalidDesc,
+        "input must not be empty along axis 0; got (0,)",
+    ),
+    ("resample", {"output_sizes": (-1,)}, InvalidDesc, "result.shape[0] must be at least 0; got -1"),
+    ("resample3", {"antialiased": 1}, InvalidType, "antialiased must be true or false; got 1"),
+    ("resample_grad", {"input_gradient": WHOLE}, InvalidType, "input_gradient must be of a floating type; got int32"),
+    (
+        "resample_grad",
+        {"output_sizes": (2, 2)},
+        InvalidDesc,
+        "for each of the 1 dimensions of input_gradient; got (2, 2)",
+    ),
+    ("resample_grad1", {"output_sizes": (-2,)}, InvalidDesc, "output_sizes[0] must be at least 0; got -2"),
+    ("resample_grad1", {"output_sizes": (0,)}, InvalidDesc, "output_sizes must not be empty along axis 0; got"),
+]

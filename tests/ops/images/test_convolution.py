@@ -12,6 +12,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases_convolution import BACK, CONVOLUTION, FILTERS, IMAGE, INTEGER, QUANTIZED
 from helpers import (
     FULL,
     GATE,
@@ -20,11 +21,9 @@ from helpers import (
     SAMPLED,
     X64,
     assert_same_bits,
-    check_refused,
     f32,
     few_of,
     refuses,
-    tensor,
 )
 from hypothesis import given, settings, strategies as st
 
@@ -586,170 +585,16 @@ def test_scales_and_zero_points_have_one_element_or_one_for_each_output_channel(
         assert_same_bits(quantized(x, w, **changes, output_scale=one), expected_)
 
 
-# Refusals
-
-IMAGE, FILTERS = np.zeros((1, 4, 5, 6), np.float32), np.zeros((2, 4, 3, 3), np.float32)
-BYTES, BYTE_FILTERS = IMAGE.astype(np.uint8), FILTERS.astype(np.int8)
-BACK_FILTERS = np.zeros((4, 1, 1, 3), np.float32)
+# Descriptors
 
 
 def convolve(**changes: Any) -> Any:
     return dmljax.convolution(**{"input": IMAGE, "filter": FILTERS} | changes)
 
 
-def of_integers(**changes: Any) -> Any:
-    zeros = {"input_zero_point": None, "filter_zero_point": None}
-    return dmljax.convolution_integer(**{"input": BYTES, "filter": BYTE_FILTERS} | zeros | changes)
-
-
-@pytest.mark.parametrize(
-    ("function", "change", "message"),
-    [
-        (convolve, {"input": BYTES}, "input must be of a floating type; got uint8"),
-        (convolve, {"filter": FILTERS.astype(np.float16)}, "filter must be of float32, as input is; got float16"),
-        (convolve, {"bias": np.zeros(2, np.float16)}, "bias must be of float32, as input is"),
-        (
-            convolve,
-            {"input": IMAGE[0, 0]},
-            "input must have 3 to 5 dimensions: batch, channels and spatial dimensions; got 2",
-        ),
-        (convolve, {"filter": FILTERS[0]}, "filter must have 4 dimensions, like input; got 3"),
-        (
-            convolve,
-            {"filter": FILTERS[..., :0, :]},
-            "must not be empty in a spatial dimension; got shape (2, 4, 0, 3)",
-        ),
-        (convolve, {"start_padding": -1}, "start_padding must be at least 0; got -1"),
-        (convolve, {"end_padding": (0, -1)}, "end_padding[1] must be at least 0; got -1"),
-        (convolve, {"output_padding": -2}, "output_padding must be at least 0; got -2"),
-        (
-            convolve,
-            {"filter": BACK_FILTERS, "direction": BACKWARD, "start_padding": (5, 0)},
-            "start_padding[0] must leave at least one element of the result; got 5, and 0 elements",
-        ),
-        (
-            convolve,
-            {"filter": BACK_FILTERS, "direction": BACKWARD, "end_padding": (0, 9)},
-            "end_padding[1] must leave at least one element of the result; got 9, and -1 elements",
-        ),
-        (convolve, {"start_padding": 2**31}, "start_padding[1] must keep ...; got 2147483648"),
-        (
-            convolve,
-            {"end_padding": (0, 2**32 - 1)},
-            "end_padding[1] must keep ... at most 4294967295 along axis 3, not 4294967301; got 4294967295",
-        ),
-        (
-            convolve,
-            {"filter": BACK_FILTERS, "direction": BACKWARD, "strides": 2**30},
-            "strides[0] must keep ... at most 4294967295 along axis 2, not 4294967297; got 1073741824",
-        ),
-        (of_integers, {"end_padding": 2**31}, "end_padding[1] must keep ...; got 2147483648"),
-        (quantized, {"start_padding": 2**31}, "start_padding[1] must keep ...; got 2147483648"),
-        (convolve, {"output_sizes": (1, 2, 3, 5)}, "output_sizes must be (1, 2, 3, 4); got (1, 2, 3, 5)"),
-        (convolve, {"precision": "exact"}, "precision must be 'default', 'high', 'highest', a ...; got 'exact'"),
-        (
-            convolve,
-            {"precision": jax.lax.DotAlgorithmPreset.F32_F32_F32},
-            "precision must be a jax.lax.Precision or the name of one; got F32_F32_F32",
-        ),
-        (of_integers, {"input": IMAGE}, "input must be of an integer type; got float32"),
-        (of_integers, {"input": BYTES.astype(np.int16)}, "input must be of int8 or uint8; got int16"),
-        (of_integers, {"input_zero_point": np.int8(0)}, "input_zero_point must be of uint8, as input is; got int8"),
-        (quantized, {"bias": np.zeros(2, np.int16)}, "bias must be of int32; got int16"),
-        (quantized, {"input_scale": np.array(1)}, "input_scale must be of a floating type; got int"),
-        (
-            quantized,
-            {"output_zero_point": np.array(1, np.int8), "dtype": "uint8"},
-            "output_zero_point must be of uint8, as the output is; got int8",
-        ),
-        (quantized, {"dtype": "int32"}, "the output must be of an integer type of at most 16 bits"),
-    ],
-)
-def test_a_wrong_call_is_refused(function: Any, change: dict[str, Any], message: str) -> None:
-    arrays = (BYTES, BYTE_FILTERS) if function is quantized else ()
-    with refuses(message):
-        function(*arrays, **change)
-
-
-SPACE: dict[str, Any] = {"strides": (1, 1), "dilations": (1, 1), "start_padding": (0, 0), "end_padding": (0, 0)}
-ONE, SCALE, BIAS = tensor("UINT8", 1, 1, 1, 1), f32(1, 1, 1, 1), tensor("INT32", 1, 6, 1, 1)
-OF_BYTES: dict[str, Any] = {
-    "input": tensor("UINT8", 2, 4, 5, 6),
-    "input_zero_point": ONE,
-    "filter": tensor("INT8", 6, 2, 3, 3),
-    "filter_zero_point": tensor("INT8", 1, 6, 1, 1),
-    "group_count": 2,
-    **SPACE,
-}
-CONVOLUTION = directml.ConvolutionDesc(
-    input=f32(2, 4, 5, 6),
-    filter=f32(6, 2, 3, 3),
-    bias=f32(1, 6, 1, 1),
-    output=f32(2, 6, 3, 4),
-    mode=ConvolutionMode.CROSS_CORRELATION,
-    direction=ConvolutionDirection.FORWARD,
-    output_padding=(0, 0),
-    group_count=2,
-    **SPACE,
-)
-BACK = replace(CONVOLUTION, direction=BACKWARD, filter=f32(4, 3, 3, 3), strides=(1, 2), output=f32(2, 6, 7, 13))
-INTEGER = directml.ConvolutionIntegerDesc(output=tensor("INT32", 2, 6, 3, 4), **OF_BYTES)
-QUANTIZED = directml.QuantizedLinearConvolutionDesc(
-    input_scale=SCALE,
-    filter_scale=f32(1, 6, 1, 1),
-    output_scale=SCALE,
-    output_zero_point=ONE,
-    bias=BIAS,
-    output=tensor("UINT8", 2, 6, 3, 4),
-    **OF_BYTES,
-)
-RELU = directml.ActivationReluDesc(input=f32(1), output=f32(1))
-ADD = directml.ElementWiseAddDesc(a=f32(1), b=f32(1), output=f32(1))
-
-
 @pytest.mark.parametrize("desc", [CONVOLUTION, QUANTIZED])
 def test_a_bias_may_be_left_out(desc: Any) -> None:
     directml.validate(replace(desc, bias=None))
-
-
-@pytest.mark.parametrize(
-    ("desc", "change", "message"),
-    [
-        (CONVOLUTION, {"filter": tensor("FLOAT16", 6, 2, 3, 3)}, "must have the same DataType"),
-        (CONVOLUTION, {"bias": f32(1, 6, 1)}, "must have the same DimensionCount; got 4, 4, 3 and 4"),
-        (CONVOLUTION, dict.fromkeys((*SPACE, "output_padding"), (1,)), "Strides must have one number for ...; got {1}"),
-        (CONVOLUTION, {"strides": (1, 0)}, "Strides[1] must be at least 1; got 0"),
-        (CONVOLUTION, {"dilations": (0, 1)}, "Dilations[0] must be at least 1; got 0"),
-        (CONVOLUTION, {"group_count": 3}, "GroupCount must divide the 4 channels of InputTensor; got 3"),
-        (CONVOLUTION, {"group_count": 0}, "GroupCount must be at least 1; got 0"),
-        (CONVOLUTION, {"group_count": 1}, "FilterTensor.Sizes[1] must be 4, the input channels of a group; got 2"),
-        (CONVOLUTION, {"filter": f32(5, 2, 3, 3)}, "FilterTensor.Sizes[0] must be a multiple of 2, GroupCount; got 5"),
-        (BACK, {"filter": f32(6, 3, 3, 3)}, "FilterTensor.Sizes[0] must be 4, the channels of InputTensor, ...; got 6"),
-        (CONVOLUTION, {"dilations": (1, 3)}, "FilterTensor.Sizes[3] must keep 1 + (FilterTensor.Sizes[3] - ...; got 7"),
-        (CONVOLUTION, {"bias": f32(1, 2, 1, 1)}, "BiasTensor.Sizes must be {1,6,1,1}; got {1,2,1,1}"),
-        (CONVOLUTION, {"output_padding": (0, 1)}, "OutputTensor.Sizes must be {2,6,3,5}; got {2,6,3,4}"),
-        (BACK, {"output": f32(2, 6, 7, 15)}, "must be {2,6,7,13}, or up to {2,6,7,14}; got {2,6,7,15}"),
-        (CONVOLUTION, {"fused_activation": ADD}, "FusedActivation.Type must be an activation that can"),
-        (CONVOLUTION, {"fused_activation": RELU}, "FusedActivation.InputTensor must not be"),
-        (INTEGER, {"filter": tensor("INT8", 6, 2, 3)}, "must have the same DimensionCount; got 4, 3 and 4"),
-        (INTEGER, {"input_zero_point": tensor("UINT8", 1)}, "must have the same DimensionCount; got 1 and 4"),
-        (INTEGER, {"input_zero_point": tensor("INT8", 1, 1, 1, 1)}, "must have the same DataType; got UINT8 and INT8"),
-        (INTEGER, {"filter_zero_point": ONE}, "must have the same DataType; got INT8 and UINT8"),
-        (INTEGER, {"input_zero_point": tensor("UINT8", 1, 4, 1, 1)}, "must have one element; got shape {1,4,1,1}"),
-        (INTEGER, {"filter_zero_point": tensor("INT8", 6, 1, 1, 1)}, "or 6 in the shape {1,6,1,1}; got shape {6,"),
-        (INTEGER, {"strides": (0, 1)}, "Strides[0] must be at least 1; got 0"),
-        (INTEGER, {"group_count": 4}, "FilterTensor.Sizes[1] must be 1, ...; got 2"),
-        (INTEGER, {"end_padding": (0, 1)}, "OutputTensor.Sizes must be {2,6,3,5}; got {2,6,3,4}"),
-        (QUANTIZED, {"bias": tensor("INT32", 1, 1, 1, 1)}, "BiasTensor.Sizes must be {1,6,1,1}; got {1,1,1,1}"),
-        (QUANTIZED, {"bias": tensor("INT32", 1, 6, 1)}, "must have the same DimensionCount; got 4, 4, 3 and 4"),
-        (QUANTIZED, {"output_zero_point": tensor("INT8", 1, 1, 1, 1)}, "have the same DataType; got UINT8 and INT8"),
-        (QUANTIZED, {"output_scale": f32(1, 6, 1, 1)}, "OutputScaleTensor must have one element; got shape {1,6,1,1}"),
-        (QUANTIZED, {"filter_scale": f32(1, 2)}, "must have one element, or 6 in the shape {1,6}; got shape {1,2}"),
-        (QUANTIZED, {"group_count": 1}, "FilterTensor.Sizes[1] must be 4, the input channels of a group; got 2"),
-    ],
-)
-def test_a_desc_that_breaks_a_rule_is_refused(desc: Any, change: dict[str, Any], message: str) -> None:
-    check_refused(desc, change, message)
 
 
 @pytest.mark.parametrize(

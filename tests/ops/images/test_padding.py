@@ -10,6 +10,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases_padding import FOLD, OF_BYTES, PADDING, PADDING1, UNFOLD, window_arguments
 from helpers import (
     FLOATS,
     FULL,
@@ -18,16 +19,13 @@ from helpers import (
     SAMPLED,
     assert_same_bits,
     check_linear_gradients,
-    check_refused,
-    f32,
     random_array,
     refuses,
-    tensor,
 )
 
 import dmljax
 from dmljax import DmlError, directml
-from dmljax.directml import DataType, InvalidDesc, PaddingMode
+from dmljax.directml import InvalidDesc, PaddingMode
 
 ROW = np.arange(1, 5, dtype=np.int32)
 REPEATING = [mode for mode in PaddingMode if mode is not PaddingMode.CONSTANT]
@@ -178,11 +176,6 @@ def test_the_gradient_of_padding_counts_the_copies(mode: PaddingMode) -> None:
 # Windows
 
 
-def window_arguments(*rows: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
-    names = ("window_sizes", "strides", "dilations", "start_padding", "end_padding")
-    return dict(zip(names, rows, strict=True))
-
-
 # The sizes of an image, and the window, stride and dilation in each of its dimensions
 EVERY_WINDOW: list[tuple[Any, ...]] = [
     ((150,), (100,), (1,), (1,)),  # more elements in a window than are stacked at once, and fewer windows
@@ -312,99 +305,7 @@ def test_arrays_without_batches_or_channels_are_empty() -> None:
     assert dmljax.unfold(np.zeros((1, 1, 0)), window_sizes=(2,), **padding).tolist() == [[[0, 0], [0, 0]]]
 
 
-# Refusals
-
-IMAGE = np.zeros((1, 2, 5, 6), np.float32)
-NO_PADDING = {"start_padding": (0,), "end_padding": (0,)}
-CALLS: dict[str, dict[str, Any]] = {
-    "padding": {"input": ROW, **NO_PADDING},
-    "padding1": {"input": ROW, **NO_PADDING},
-    "unfold": {"input": IMAGE, "window_sizes": (2, 2)},
-    "fold": {"input": IMAGE[0], "output_sizes": (2, 2, 5), "window_sizes": (2,)},
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "message"),
-    [
-        ("padding", {"start_padding": (2**32,)}, "must be in [-4294967295, 4294967295]; got 4294967296"),
-        ("padding", {"start_padding": (-3,), "end_padding": (-2,)}, "result.shape[0] must be at least 0; got -1"),
-        ("padding", {"padding_mode": PaddingMode.WRAP, "start_padding": (-9,)}, "must be at least 0; got -5"),
-        (
-            "padding",
-            {"start_padding": (2**32 - 1,)},
-            "start_padding[0] must keep ... at most 4294967295 along axis 0, not 4294967299; got 4294967295",
-        ),
-        ("padding1", {"padding_value": np.int64(2**40)}, "padding_value must be a whole number in ... to fit int32"),
-        ("unfold", {"input": IMAGE[0, 0], "window_sizes": ()}, "input must have at least 3 dimensions; got 2"),
-        ("unfold", {"start_padding": (-1, 0)}, "start_padding[0] must be at least 0; got -1"),
-        (
-            "unfold",
-            {"window_sizes": (4, 3), "dilations": (2, 1), "start_padding": (1, 0)},
-            "at most 6, the padded size of input along axis 2; got 7",
-        ),
-        ("fold", {"input": IMAGE[0] > 0}, "input must be of an integer or floating type; got bool"),
-        ("fold", {"output_sizes": (5, 6), "window_sizes": ()}, "output_sizes must be batch, channels ...; got (5, 6)"),
-        ("fold", {"output_sizes": (-1, 2, 5)}, "output_sizes[0] must be at least 0; got -1"),
-        ("fold", {"window_sizes": (6,)}, "must be at most 5, the padded size of output_sizes along axis 2; got 6"),
-    ],
-)
-def test_a_wrong_call_is_refused(name: str, change: dict[str, Any], message: str) -> None:
-    with refuses(f"{name}: ...{message}"):
-        getattr(dmljax, name)(**CALLS[name] | change)
-
-
-WINDOWS: dict[str, Any] = window_arguments((2, 3), (1, 1), (1, 1), (0, 0), (0, 0))
-PADDING = directml.PaddingDesc(
-    input=f32(1, 1, 2, 3),
-    output=f32(1, 1, 3, 5),
-    padding_mode=PaddingMode.CONSTANT,
-    padding_value=0.5,
-    start_padding=(0, 0, 1, 0),
-    end_padding=(0, 0, 0, 2),
-)
-PADDING1 = directml.Padding1Desc(
-    input=f32(2, 3),
-    output=f32(3, 5),
-    padding_mode=PaddingMode.CONSTANT,
-    padding_value_data_type=DataType.FLOAT32,
-    padding_value=0.5,
-    start_padding=(1, 0),
-    end_padding=(0, 2),
-)
-OF_BYTES: dict[str, Any] = {"input": tensor("UINT8", 1, 1, 2, 3), "output": tensor("UINT8", 1, 1, 3, 5)}
-BYTE_ROWS = {"input": tensor("UINT8", 2, 3), "output": tensor("UINT8", 3, 5)}
-UNFOLD = directml.UnfoldDesc(input=f32(1, 2, 3, 5), output=f32(1, 12, 6), **WINDOWS)
-FOLD = directml.FoldDesc(input=f32(1, 12, 6), output=f32(1, 2, 3, 5), **WINDOWS)
-
-
-@pytest.mark.parametrize(
-    ("desc", "change", "message"),
-    [
-        (PADDING, {"output": tensor("FLOAT16", 1, 1, 3, 5)}, "must have the same DataType"),
-        (PADDING1, {"output": f32(1, 3, 5)}, "must have the same DimensionCount; got 2 and 3"),
-        (PADDING1, {"start_padding": (1,), "end_padding": (0,)}, "StartPadding must have one number for ...; got {1}"),
-        (PADDING, {"end_padding": (0, 0, 0, 1)}, "OutputTensor.Sizes must be {1,1,3,4}; got {1,1,3,5}"),
-        (PADDING1, {"start_padding": (0, 0)}, "OutputTensor.Sizes must be {2,5}; got {3,5}"),
-        (PADDING, OF_BYTES | {"padding_value": 300}, "PaddingValue must be a whole number in ... to fit ...; got 300"),
-        (PADDING, OF_BYTES | {"padding_value": math.nan}, "must be a whole number in ... to fit uint8; got nan"),
-        (PADDING1, BYTE_ROWS, "PaddingValueDataType must be UINT8; got FLOAT32"),
-        (PADDING1, BYTE_ROWS | {"padding_mode": "EDGE"}, "PaddingValueDataType must be UINT8; got FLOAT32"),
-        (UNFOLD, {"output": tensor("FLOAT16", 1, 12, 6)}, "must have the same DataType"),
-        (UNFOLD, {"output": f32(1, 1, 12, 6)}, "OutputTensor.Sizes must be {1,12,6}; got"),
-        (FOLD, {"input": f32(1, 1, 12, 6)}, "InputTensor must have 3 dimensions: ...; got 4"),
-        (FOLD, dict.fromkeys(WINDOWS, (1,)), "WindowSizes must have one number for each of the 2 spatial dimensions"),
-        (UNFOLD, dict.fromkeys(WINDOWS, ()), "WindowSizes must have one number for each of the 2 ...; got {}"),
-        (UNFOLD, {"window_sizes": (0, 3)}, "WindowSizes[0] must be at least 1; got 0"),
-        (UNFOLD, {"strides": (1, 0)}, "Strides[1] must be at least 1; got 0"),
-        (FOLD, {"dilations": (0, 1)}, "Dilations[0] must be at least 1; got 0"),
-        (UNFOLD, {"dilations": (1, 3)}, "WindowSizes[1] must keep 1 + (WindowSizes[1] - 1) * Dilations[1] ...; got 7"),
-        (UNFOLD, {"output": f32(1, 12, 8)}, "OutputTensor.Sizes must be {1,12,6}; got {1,12,8}"),
-        (FOLD, {"start_padding": (1, 0)}, "InputTensor.Sizes must be {1,12,9}; got {1,12,6}"),
-    ],
-)
-def test_a_desc_that_breaks_a_rule_is_refused(desc: Any, change: dict[str, Any], message: str) -> None:
-    check_refused(desc, change, message)
+# Descriptors
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases_padding import blocks_of
+from cases_pooling import INPUT, LARGEST
 from helpers import (
     FLOATS,
     FULL,
@@ -22,12 +23,10 @@ from helpers import (
     assert_same_bits,
     at_once,
     check_linear_gradients,
-    check_refused,
     f32,
     few_of,
     random_array,
     random_indices,
-    refuses,
     specials,
     tensor,
 )
@@ -35,7 +34,7 @@ from jax.test_util import check_grads
 
 import dmljax
 from dmljax import directml
-from dmljax.directml import InvalidDesc, InvalidType
+from dmljax.directml import InvalidDesc
 from dmljax.lowerings.images.channels import network_of
 
 NAN, INF = np.nan, np.inf
@@ -495,148 +494,7 @@ def test_one_number_applies_to_all_dimensions() -> None:
     assert one.values.shape[2:] == tuple(blocks_of((6, 7), **two))
 
 
-# Refusals
-
-IMAGE, POOLED = np.zeros((1, 2, 4, 5), np.float32), np.zeros((1, 2, 3, 4), np.float32)
-BYTES, HALVES = IMAGE.astype(np.int8), POOLED.astype(np.float16)
-QUANTIZED_CALL = {"input": BYTES, "input_scale": 1.0, "input_zero_point": None, "output_scale": 1.0}
-CALLS: dict[str, dict[str, Any]] = {  # for functions that take more than an image
-    "max_pooling_grad": {"input": IMAGE, "input_gradient": POOLED},
-    "average_pooling_grad": {"input_gradient": POOLED, "output_sizes": (1, 2, 5, 5)},
-    "max_unpooling": {"input": POOLED, "indices": POOLED.astype(int), "output_sizes": IMAGE.shape},
-    "quantized_linear_average_pooling": QUANTIZED_CALL,
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "error", "message"),
-    [
-        ("max_pooling", {"input": IMAGE[0, 0]}, InvalidDesc, "input must have at least 3 dimensions; got 2"),
-        ("max_pooling", {"start_padding": -1}, InvalidDesc, "start_padding must be at least"),
-        ("max_pooling", {"end_padding": -1}, InvalidDesc, "end_padding must be at least"),
-        (
-            "max_pooling2",
-            {"window_sizes": (2, 1), "dilations": 6, "start_padding": (6, 0), "end_padding": (6, 0)},
-            InvalidDesc,
-            "window_sizes[0] must cover an element of input",
-        ),
-        ("average_pooling", {"input": BYTES}, InvalidType, "input must be of a floating"),
-        ("lp_pooling", {"input": BYTES}, InvalidType, "input must be of a floating type"),
-        ("lp_pooling", {"p": 0}, InvalidDesc, "p must be at least 1; got 0"),
-        ("lp_pooling1", {"p": 1.5}, InvalidType, "p must be an integer"),
-        ("average_pooling", {"include_padding": 1}, InvalidType, "include_padding must be"),
-        ("max_pooling1", {"has_indices": "no"}, InvalidType, "has_indices must be"),
-        ("max_pooling1", {"dtype": np.float32}, InvalidType, "dtype must be an integer type; got float32"),
-        ("max_pooling_grad", {"input_gradient": HALVES}, InvalidType, "must be of float32, as input is; got float16"),
-        ("average_pooling_grad", {"output_sizes": (1, 2, 5)}, InvalidDesc, "output_sizes must have one number for"),
-        ("average_pooling_grad", {"output_sizes": (1, 2, 5, -1)}, InvalidDesc, "must be at least 0"),
-        ("max_unpooling", {"indices": POOLED}, InvalidType, "indices must be of an integer type; got float32"),
-        ("max_unpooling", {"output_sizes": (5,)}, InvalidDesc, "must have one number for each of the 4 dimensions"),
-        (
-            "quantized_linear_average_pooling",
-            {"input": IMAGE.astype(np.int32)},
-            InvalidType,
-            "input must be of an integer type of 8 or 16 bits; got int32",
-        ),
-        (
-            "quantized_linear_average_pooling",
-            {"input_scale": np.ones(5, np.float32)},
-            InvalidDesc,
-            "input_scale must have one element, or one for each channel in the shape (1, 2, 1, 1); got (5,)",
-        ),
-        (
-            "quantized_linear_average_pooling",
-            {"input_zero_point": np.uint8(3)},
-            InvalidType,
-            "input_zero_point must be of int8, as input is; got uint8",
-        ),
-    ],
-)
-def test_wrong_calls_are_refused(name: str, change: dict[str, Any], error: Any, message: str) -> None:
-    windows = {} if name == "max_unpooling" else {"window_sizes": 2}
-    with refuses(f"{name}: ...{message}", error):
-        getattr(dmljax, name)(**CALLS.get(name, {"input": IMAGE}) | windows | change)
-
-
 # Descriptors
-
-SPACE = {"strides": (1, 1), "window_size": (2, 2), "start_padding": (0, 0), "end_padding": (0, 0)}
-DILATED: dict[str, Any] = SPACE | {"dilations": (1, 1)}
-INPUT, OUTPUT, INDICES = f32(1, 2, 4, 5), f32(1, 2, 3, 4), tensor("UINT32", 1, 2, 3, 4)
-AVERAGE = directml.AveragePooling1Desc(input=INPUT, output=OUTPUT, include_padding=False, **DILATED)
-AVERAGE_GRAD = directml.AveragePoolingGradDesc(
-    input_gradient=OUTPUT, output_gradient=INPUT, include_padding=False, **SPACE
-)
-NORM = directml.LpPoolingDesc(input=INPUT, output=OUTPUT, p=2, **SPACE)
-LARGEST = directml.MaxPooling2Desc(input=INPUT, output=OUTPUT, output_indices=INDICES, **DILATED)
-PLAIN_LARGEST = directml.MaxPoolingDesc(input=INPUT, output=OUTPUT, **SPACE)
-LARGEST_GRAD = directml.MaxPoolingGradDesc(input=INPUT, input_gradient=OUTPUT, output_gradient=INPUT, **DILATED)
-UNPOOLING = directml.MaxUnpoolingDesc(input=OUTPUT, indices=INDICES, output=INPUT)
-QUANTIZED = directml.QuantizedLinearAveragePoolingDesc(
-    input=tensor("UINT8", 1, 2, 4, 5),
-    input_scale=f32(1, 2, 1, 1),
-    input_zero_point=tensor("UINT8", 1),
-    output_scale=f32(1, 1, 1, 1),
-    output_zero_point=tensor("INT8", 1, 1, 2, 1, 1),
-    output=tensor("INT8", 1, 2, 3, 4),
-    include_padding=False,
-    **DILATED,
-)
-
-
-@pytest.mark.parametrize(
-    ("desc", "change", "message"),
-    [
-        (AVERAGE, {"output": tensor("FLOAT16", 1, 2, 3, 4)}, "must have the same DataType"),
-        (AVERAGE, {"output": f32(1, 1, 2, 3, 4)}, "must have the same DimensionCount; got 4 and 5"),
-        (AVERAGE, dict.fromkeys(DILATED, (1,)), "WindowSize must have one number for each of the 2 ...; got {1}"),
-        (AVERAGE, {"window_size": (0, 2)}, "WindowSize[0] must be at least 1; got 0"),
-        (NORM, {"strides": (1, 0)}, "Strides[1] must be at least 1; got 0"),
-        (AVERAGE, {"dilations": (0, 1)}, "Dilations[0] must be at least 1; got 0"),
-        (AVERAGE, {"dilations": (4, 1)}, "WindowSize[0] must keep 1 + (WindowSize[0] - 1) * Dilations[0] ...; got 5"),
-        (NORM, {"window_size": (2, 6)}, "WindowSize[1] must be at most 5, the padded size of InputTensor ...; got 6"),
-        (AVERAGE, {"end_padding": (0, 1)}, "OutputTensor.Sizes must be {1,2,3,5}; got {1,2,3,4}"),
-        (NORM, {"p": 0}, "P must be at least 1; got 0"),
-        (AVERAGE_GRAD, {"output_gradient": f32(1, 2, 5, 5)}, "InputGradientTensor.Sizes must be {1,2,4,4}"),
-        (AVERAGE_GRAD, {"output_gradient": tensor("FLOAT16", 1, 2, 4, 5)}, "must have the same DataType"),
-        (AVERAGE_GRAD, {"output_gradient": f32(1, 1, 2, 4, 5)}, "must have the same DimensionCount; got 4 and 5"),
-        (PLAIN_LARGEST, {"start_padding": (2, 0), "output": f32(1, 2, 5, 4)}, "at every position of the window; got 2"),
-        (LARGEST, {"output": tensor("FLOAT16", 1, 2, 3, 4)}, "must have the same DataType"),
-        (LARGEST, {"output_indices": tensor("UINT32", 1, 2, 1, 3, 4)}, "the same DimensionCount; got 4, 4 and 5"),
-        (LARGEST, {"output_indices": tensor("UINT32", 1, 2, 3, 3)}, "OutputIndicesTensor.Sizes must be {1,2,3,4}; got"),
-        (LARGEST, {"end_padding": (0, 2), "output": f32(1, 2, 3, 6)}, "WindowSize[1] must cover an element of"),
-        (
-            LARGEST_GRAD,
-            {"output_gradient": f32(1, 2, 4, 6)},
-            "OutputGradientTensor.Sizes must be {1,2,4,5}; got {1,2,4,6}",
-        ),
-        (LARGEST_GRAD, {"input_gradient": INPUT}, "InputGradientTensor.Sizes must be {1,2,3,4}; got {1,2,4,5}"),
-        (LARGEST_GRAD, {"input_gradient": tensor("FLOAT16", 1, 2, 3, 4)}, "must have the same DataType"),
-        (LARGEST_GRAD, {"input_gradient": f32(1, 1, 2, 3, 4)}, "must have the same DimensionCount; got 4, 5 and 4"),
-        (
-            LARGEST_GRAD,
-            {"start_padding": (0, 2), "input_gradient": f32(1, 2, 3, 6)},
-            "WindowSize[1] must cover an element of InputTensor",
-        ),
-        (UNPOOLING, {"output": tensor("FLOAT16", 1, 2, 4, 5)}, "must have the same DataType"),
-        (UNPOOLING, {"indices": tensor("UINT32", 1, 1, 2, 12)}, "IndicesTensor.Sizes must be {1,2,3,4}"),
-        (UNPOOLING, {"output": f32(2, 4, 5)}, "must have the same DimensionCount; got 4, 4 and 3"),
-        (QUANTIZED, {"output": tensor("INT8", 1, 1, 2, 3, 4)}, "must have the same DimensionCount; got 4 and 5"),
-        (QUANTIZED, {"input_zero_point": tensor("INT8", 1)}, "InputTensor and InputZeroPointTensor must have the same"),
-        (QUANTIZED, {"output_zero_point": tensor("UINT8", 1)}, "must have the same DataType; got"),
-        (QUANTIZED, {"input_scale": f32(2)}, "InputScaleTensor must have one ... in the shape {1,2,1,1}; got {2}"),
-        (QUANTIZED, {"output_scale": f32(2, 1, 1, 1)}, "OutputScaleTensor must have one element, or"),
-        (QUANTIZED, {"output_scale": f32(1, 2, 1, 1, 1)}, "OutputScaleTensor must have one element, or"),
-        (
-            QUANTIZED,
-            {"output_zero_point": tensor("INT8", 2, 1, 2, 1, 1)},
-            "OutputZeroPointTensor must have one element, or",
-        ),
-        (QUANTIZED, {"end_padding": (1, 0)}, "OutputTensor.Sizes must be {1,2,4,4}; got {1,2,3,4}"),
-    ],
-)
-def test_a_desc_that_breaks_a_rule_is_refused(desc: Any, change: dict[str, Any], message: str) -> None:
-    check_refused(desc, change, message)
 
 
 def test_indices_are_an_optional_output() -> None:

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from cases import Arrays, Case, ones
+from cases import Arrays, Case, RefusedCall, RefusedDesc, ones
 from formulas import Arr
+from helpers import f32, tensor
 from pages import tables
 
 from dmljax import directml
-from dmljax.directml import DataType, MultiheadAttentionMaskType as MaskType, TensorDesc
+from dmljax.directml import DataType, InvalidDesc, InvalidType, MultiheadAttentionMaskType as MaskType, TensorDesc
 
 SUPPORT = tables(
     """
@@ -216,20 +217,20 @@ class AttentionCase(Case):
 
     def inputs(self, desc: Any, rng: np.random.Generator) -> Arrays:
         given: Arrays = {}
-        for field, tensor in desc.tensors(is_input=True).items():
+        for field, member in desc.tensors(is_input=True).items():
             if field == "mask":
-                x = rng.integers(0, 2 if desc.mask_type is MaskType.BOOLEAN else 5, tensor.sizes)
+                x = rng.integers(0, 2 if desc.mask_type is MaskType.BOOLEAN else 5, member.sizes)
             elif field == "past_sequence_lengths":
-                x = rng.integers(0, 3, tensor.sizes)
+                x = rng.integers(0, 3, member.sizes)
             else:
-                x = rng.uniform(-2, 2, tensor.sizes)
-            given[field] = x.astype(tensor.dtype)
+                x = rng.uniform(-2, 2, member.sizes)
+            given[field] = x.astype(member.dtype)
         return given
 
     def check(self, desc: directml.Operator, inputs: Arrays, outputs: Any) -> None:
         exact = dict(zip(("output", "output_present_key", "output_present_value"), of_desc(desc, inputs), strict=True))
-        for field, tensor in desc.tensors(is_input=False).items():
-            assert_near(getattr(outputs, field), exact[field].reshape(tensor.sizes), tensor.dtype)
+        for field, member in desc.tensors(is_input=False).items():
+            assert_near(getattr(outputs, field), exact[field].reshape(member.sizes), member.dtype)
 
 
 BATCH, QUERIES, PAST, HEADS, SIZE, VALUE_SIZE = 2, 3, 2, 2, 4, 3
@@ -302,3 +303,166 @@ CASES = {
         ("query", "past_sequence_lengths"), grouped_desc, of_desc, is_exact=False, absolute=2e-6, domain=(0.2, 0.9)
     ),
 }
+
+
+# Refusals
+
+SMALL: dict[str, Any] = {"query": f32(2, 3, 8), "key": f32(2, 5, 8), "value": f32(2, 5, 6), "output": f32(2, 3, 6)}
+SMALL |= {"scale": 0.5, "mask_filter_value": -4, "mask_type": MaskType.NONE}
+PAST_TENSORS = {"past_key": f32(2, 2, 4, 4), "past_value": f32(2, 2, 4, 3)}
+GROUPED = {"query_head_count": 2, "key_value_head_count": 2, "past_sequence_lengths": tensor("INT32", 2)}
+MASK = {"mask": tensor("INT32", 2, 2, 3, 5), "mask_type": MaskType.BOOLEAN}
+STACKED = {"query": None, "key": None, "stacked_query_key": f32(2, 3, 4, 2, 2)}
+
+
+def small_desc(changes: dict[str, Any]) -> Any:
+    """A descriptor with these members, of grouped attention if they have `query_head_count`."""
+    if "query_head_count" in changes:
+        return directml.MultiheadAttention1Desc(**SMALL | changes)
+    return directml.MultiheadAttentionDesc(**SMALL | {"head_count": 2} | changes)
+
+
+QUERY, KEY, VALUE = (np.ones(sizes, np.float32) for sizes in ((2, 3, 8), (2, 5, 8), (2, 5, 6)))
+FIRST, OF_LENGTHS = np.ones((2, 2, 2, 4), np.float32), {"mask_type": MaskType.KEY_SEQUENCE_LENGTH}
+
+CALLS: dict[str, dict[str, Any]] = {
+    "multihead_attention": {"query": QUERY, "key": KEY, "value": VALUE, "head_count": 2},
+    "multihead_attention1": {"query": QUERY, "key": KEY, "value": VALUE, "query_head_count": 2},
+}
+
+BROKEN_RULES: list[tuple[dict[str, Any], str]] = [
+    (
+        {"key": tensor("FLOAT16", 2, 5, 8)},
+        "KeyTensor, ValueTensor and OutputTensor must have the same DataType",
+    ),
+    (
+        {**GROUPED, "past_sequence_lengths": tensor("FLOAT16", 2)},
+        "PastSequenceLengthsTensor and OutputTensor must",
+    ),
+    (
+        {"query": None},
+        "QueryTensor, StackedQueryKeyTensor or StackedQueryKeyValueTensor must be given; got none",
+    ),
+    ({"stacked_key_value": f32(2, 5, 2, 2, 4)}, "must be given; got KeyTensor and StackedKeyValueTensor"),
+    ({"value": None, "key": None}, "must be given; got none"),
+    (
+        {"past_key": f32(2, 2, 4, 4)},
+        "PastKeyTensor and PastValueTensor must be given together; got only PastKeyTensor",
+    ),
+    ({"head_count": 0}, "HeadCount must be at least 1; got 0"),
+    ({"head_count": 3}, "QueryTensor must have a last dimension divisible by 3 heads; got 8"),
+    (
+        {"query_head_count": 4, "key_value_head_count": 3},
+        "KeyValueHeadCount must be a divisor of 4, ...; got 3",
+    ),
+    (
+        {**STACKED, "query_head_count": 4, "key_value_head_count": 2},
+        "have as many heads as queries; got 4 and 2",
+    ),
+    ({"query": f32(2, 2, 3, 8)}, "QueryTensor.Sizes must be {1,2,3,8}; got {2,2,3,8}"),
+    ({"key": f32(2, 5, 6)}, "KeyTensor.Sizes must be {2,5,8}; got {2,5,6}"),
+    ({"value": f32(2, 4, 6)}, "ValueTensor.Sizes must be {2,5,6}; got {2,4,6}"),
+    ({"output": f32(2, 3, 8)}, "OutputTensor.Sizes must be {2,3,6}; got {2,3,8}"),
+    ({"bias": f32(24)}, "BiasTensor.Sizes must be {22}; got {24}"),
+    ({"relative_position_bias": f32(1, 2, 3, 5)}, "BiasTensor.Sizes must be {2,2,3,5}; got {1,2,3,5}"),
+    ({**MASK, "mask": tensor("INT32", 3, 5)}, "MaskTensor.Sizes must be {2,2,3,5}; got {3,5}"),
+    (
+        {**MASK, "mask_type": MaskType.NONE},
+        "MaskTensor must not be given with a MaskType of NONE; got NONE",
+    ),
+    ({"mask_type": MaskType.BOOLEAN}, "MaskTensor must be given without a MaskType of NONE; got BOOLEAN"),
+    ({**MASK, **OF_LENGTHS}, "MaskTensor.Sizes must be {1,1,1,2}; got {2,2,3,5}"),
+    ({**PAST_TENSORS, "past_value": f32(2, 2, 4, 4)}, "PastValueTensor.Sizes must be {2,2,4,3}; got {2,2,4,4}"),
+    ({**PAST_TENSORS, "past_value": f32(2, 2, 3, 3)}, "PastValueTensor.Sizes must be {2,2,4,3}; got {2,2,3,3}"),
+    ({"output_present_key": f32(2, 2, 4, 4)}, "OutputPresentKeyTensor.Sizes must be {2,2,5,4}; got {2,2,4,4}"),
+    (
+        {**GROUPED, "output_present_key": f32(2, 2, 9, 4), "output_present_value": f32(2, 2, 8, 3)},
+        "OutputPresentValueTensor.Sizes must be {2,2,9,3}; got {2,2,8,3}",
+    ),
+    (
+        {**GROUPED, "past_sequence_lengths": tensor("INT32", 3)},
+        "SequenceLengthsTensor.Sizes must be {2}; got {3}",
+    ),
+    ({**PAST_TENSORS, **GROUPED, "key": None, "value": None}, "LengthsTensor must not be given without new keys"),
+]
+REFUSED_DESCS: list[RefusedDesc] = [
+    (small_desc(GROUPED if "query_head_count" in change else {}), change, message) for change, message in BROKEN_RULES
+]
+
+REFUSED_CALLS: list[RefusedCall] = [
+    ("multihead_attention", {"query": None}, InvalidDesc, "or stacked_query_key_value must be given; got none"),
+    # As in jax.nn
+    (
+        "multihead_attention",
+        {"query": QUERY.reshape(2, 3, 2, 4)},
+        InvalidDesc,
+        "have 3 dimensions; got shape (2, 3, 2, 4)",
+    ),
+    (
+        "multihead_attention",
+        {"mask": np.ones((3, 4), bool)},
+        InvalidDesc,
+        "that broadcasts to (2, 2, 3, 5); got (3, 4)",
+    ),
+    (
+        "multihead_attention",
+        {"mask": np.ones((2, 5), bool)},
+        InvalidDesc,
+        "that broadcasts to (2, 2, 3, 5); got (2, 5) (mask[:, None, None] masks keys of each batch)",
+    ),
+    (
+        "multihead_attention",
+        OF_LENGTHS | {"mask": np.ones(3, np.int32)},
+        InvalidDesc,
+        "must have the shape (1, 2); got (3,)",
+    ),
+    (
+        "multihead_attention",
+        {"mask": np.zeros((3, 5), np.float32)},
+        InvalidType,
+        "got float32 (pass floats to add to the scores as relative_position_bias)",
+    ),
+    (
+        "multihead_attention",
+        OF_LENGTHS | {"mask": np.ones(2, bool)},
+        InvalidType,
+        "mask must be of an integer type; got bool",
+    ),
+    (
+        "multihead_attention",  # it has the shape of the scores
+        {
+            "query": QUERY[:, :2],
+            "key": KEY[:, :2],
+            "value": VALUE[:, :2],
+            "past_key": FIRST[:1],
+            "past_value": FIRST,
+        },
+        InvalidDesc,
+        "past_key must have the shape (2, 2, 2, 4); got (1, 2, 2, 4)",
+    ),
+    (
+        "multihead_attention",
+        {"key": KEY.astype(np.float16)},
+        InvalidType,
+        "key must be of float32, as query is; got float16",
+    ),
+    (
+        "multihead_attention1",
+        {"query": None, "key": None, "value": None, "stacked_query_key_value": np.ones((1, 2, 2, 3, 4), np.float32)}
+        | {"key_value_head_count": 1},
+        InvalidDesc,
+        "stacked_query_key_value must not be given, unless keys have as many heads as queries; got 2 and 1",
+    ),
+    (
+        "multihead_attention1",
+        {"past_sequence_lengths": np.ones(2)},
+        InvalidType,
+        "must be of an integer type; got float",
+    ),
+    (
+        "multihead_attention1",
+        {"total_sequence_length": 5},
+        InvalidDesc,
+        "total_sequence_length must not be given without",
+    ),
+]

@@ -1,16 +1,18 @@
 """Recurrent networks: the pages' tables and equations in float64, step by step, and cases."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import cases_activation
 import numpy as np
-from cases import Case, ones
+from cases import Case, RefusedCall, RefusedDesc, ones
 from formulas import Arr
+from helpers import f32, tensor
 from pages import tables
 
 from dmljax import directml
-from dmljax.directml import DataType, RecurrentNetworkDirection, TensorDesc
+from dmljax.directml import DataType, InvalidDesc, InvalidType, RecurrentNetworkDirection, TensorDesc
 
 NETWORK = "InputTensor WeightTensor RecurrenceTensor BiasTensor HiddenInitTensor"
 OUTPUTS = "OutputSequenceTensor OutputSingleTensor"
@@ -211,9 +213,9 @@ class Network(Case):
 
     def check(self, desc: directml.Operator, inputs: dict[str, Arr], outputs: Any) -> None:
         tensors = desc.tensors(is_input=False).values()
-        for actual, exact, tensor in zip(outputs, self.oracle(desc, **inputs), tensors, strict=True):
-            assert_near(actual, exact.reshape(tensor.sizes))
-            assert actual.dtype == tensor.dtype
+        for actual, exact, member in zip(outputs, self.oracle(desc, **inputs), tensors, strict=True):
+            assert_near(actual, exact.reshape(member.sizes))
+            assert actual.dtype == member.dtype
 
 
 def assert_near(actual: Any, exact: Any, units: float = 8) -> None:
@@ -231,3 +233,81 @@ CASES = {
     )
     for name in STEPS
 }
+
+
+# Refusals
+
+
+def recurrence_desc(name: str, **changes: Any) -> Any:
+    whole: Any = desc_of(name)({"input": DataType.FLOAT32, "sequence_lengths": DataType.UINT32}, 4)
+    return replace(whole, **changes)
+
+
+def owned(*sizes: int) -> TensorDesc:
+    return TensorDesc(DataType.FLOAT32, sizes, flags=directml.TensorFlags.OWNED_BY_DML)
+
+
+RNN_DESC, GRU_DESC, LSTM_DESC = map(recurrence_desc, GATES)
+
+CALLS: dict[str, dict[str, Any]] = {
+    name.lower(): {
+        "input": np.ones((5, 3, 2), np.float32),
+        "weight": np.ones((1, 4 * gates, 2), np.float32),
+        "recurrence": np.ones((1, 4 * gates, 4), np.float32),
+        "hidden_init": np.ones((1, 3, 4), np.float32),
+    }
+    for name, gates in GATES.items()
+}
+
+REFUSED_DESCS: list[RefusedDesc] = [
+    (
+        RNN_DESC,
+        {"weight": tensor("FLOAT16", 1, 2, 2, 2)},
+        "BiasTensor, HiddenInitTensor, ... and WeightTensor must",
+    ),
+    (RNN_DESC, {"input": f32(2, 4, 3, 2)}, "InputTensor.Sizes must be {1,4,3,2}; got {2,4,3,2}"),
+    (GRU_DESC, {"weight": f32(1, 2, 6, 3)}, "WeightTensor.Sizes must be {1,2,6,2}; got {1,2,6,3}"),
+    (LSTM_DESC, {"recurrence": f32(1, 1, 8, 2)}, "RecurrenceTensor.Sizes must be {1,2,8,2}; got {1,1,8,2}"),
+    (LSTM_DESC, {"bias": f32(1, 2, 1, 16)}, "BiasTensor.Sizes must be {1,1,2,16}; got {1,2,1,16}"),
+    (RNN_DESC, {"hidden_init": f32(1, 1, 3, 2)}, "HiddenInitTensor.Sizes must be {1,2,3,2}; got {1,1,3,2}"),
+    (LSTM_DESC, {"cell_mem_init": f32(1, 2, 3, 1)}, "CellMemInitTensor.Sizes must be {1,2,3,2}; got {1,2,3,1}"),
+    (GRU_DESC, {"sequence_lengths": tensor("UINT32", 1, 1, 3, 1)}, "Sizes must be {1,1,1,3}; got {1,1,3,1}"),
+    (LSTM_DESC, {"peephole": f32(1, 1, 2, 8)}, "PeepholeTensor.Sizes must be {1,1,2,6}; got {1,1,2,8}"),
+    (RNN_DESC, {"output_sequence": f32(1, 2, 3, 2)}, "OutputSequenceTensor.Sizes must be {4,2,3,2}"),
+    (GRU_DESC, {"output_single": f32(4, 2, 3, 2)}, "OutputSingleTensor.Sizes must be {1,2,3,2}"),
+    (LSTM_DESC, {"output_cell_single": f32(1, 2, 3, 8)}, "OutputCellSingleTensor.Sizes must be {1,2,3,2}"),
+    (GRU_DESC, {"output_sequence": None, "output_single": None}, "at least one output must be given; got none"),
+    (RNN_DESC, {"activation_descs": [TANH]}, "ActivationDescCount must be 2; got 1"),
+    (GRU_DESC, {"direction": RecurrentNetworkDirection.FORWARD}, "ActivationDescCount must be 2; got 4"),
+    (LSTM_DESC, {"activation_descs": [TANH] * 3}, "ActivationDescCount must be 6; got 3"),
+    (
+        RNN_DESC,
+        {"activation_descs": [TANH, directml.ActivationSoftmaxDesc()]},
+        "ActivationDescs[1].Type must be an activation that can be fused; got DML_OPERATOR_ACTIVATION_SOFTMAX",
+    ),
+    (
+        RNN_DESC,
+        {"activation_descs": [TANH, directml.ActivationTanhDesc(input=f32(1, 1), output=f32(1, 1))]},
+        "ActivationDescs[1].InputTensor must not be given",
+    ),
+    (RNN_DESC, {"input": owned(1, 4, 3, 2)}, "InputTensor.Flags must be NONE; got OWNED_BY_DML"),
+    (LSTM_DESC, {"weight": owned(1, 2, 8, 2)}, "WeightTensor.Flags must be NONE; got OWNED_BY_DML"),
+    (GRU_DESC, {"weight": owned(1, 2, 6, 2)}, "WeightTensor.Flags must be NONE; got OWNED_BY_DML"),
+]
+
+REFUSED_CALLS: list[RefusedCall] = [
+    ("rnn", {"input": np.ones((5, 2), np.float32)}, InvalidDesc, "input must have 3 dim"),
+    ("gru", {"recurrence": np.ones((12, 4), np.float32)}, InvalidDesc, "recurrence must have 3 dim"),
+    ("lstm", {"weight": np.ones((1, 12, 2), np.float32)}, InvalidDesc, "* hidden size, input size; got (1, 12, 2)"),
+    ("rnn", {"hidden_init": np.ones((3, 4), np.float32)}, InvalidDesc, "hidden_init must have the shape (1, 3,"),
+    ("rnn", {"sequence_lengths": np.ones(3, np.float32)}, InvalidType, "must be of an integer type"),
+    ("rnn", {"weight": np.ones((1, 4, 2), np.float16)}, InvalidType, "be of float32, as input is; got float16"),
+    ("rnn", {"input": np.ones((5, 3, 2), np.int32)}, InvalidType, "input must be of a floating type"),
+    ("rnn", {"activations": TANH}, InvalidType, "activations must be a sequence of activations"),
+    (
+        "rnn",
+        {"activations": [directml.ActivationSoftmaxDesc()]},
+        InvalidDesc,
+        "activations[0] must be an activation without tensors",
+    ),
+]

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from cases import Case, ones
+from cases import Case, RefusedCall, RefusedDesc, ones
 from formulas import Arr
+from helpers import f32, tensor
 from pages import tables
 
 from dmljax import directml
-from dmljax.directml import DataType, TensorDesc
+from dmljax.directml import DataType, InvalidDesc, InvalidType, TensorDesc
 
 INPUTS = "InputParametersTensor InputFirstMomentTensor InputSecondMomentTensor GradientTensor"
 OUTPUTS = "OutputParametersTensor OutputFirstMomentTensor OutputSecondMomentTensor"
@@ -107,3 +108,66 @@ CASES = {
         domain=(0.2, 0.9),
     )
 }
+
+
+# Refusals
+
+ADAM: Any = adam_desc(dict.fromkeys(("input_parameters", "training_step"), DataType.FLOAT32), 4)
+
+PARAMETERS = GRADIENT = np.zeros(1000, np.float32)
+
+CALLS: dict[str, dict[str, Any]] = {
+    "adam_optimizer": {
+        "input_parameters": PARAMETERS,
+        "input_first_moment": PARAMETERS,
+        "input_second_moment": PARAMETERS,
+        "gradient": GRADIENT,
+        "training_step": 1,
+    }
+}
+
+REFUSED_DESCS: list[RefusedDesc] = [
+    (ADAM, {"gradient": tensor("FLOAT16", 1, 2, 3, 4)}, "must have the same DataType"),
+    (ADAM, {"training_step": tensor("FLOAT16", 1, 1, 1, 1)}, "TrainingStepTensor must have the same DataType"),
+    (ADAM, {"training_step": tensor("INT32", 1, 1, 1, 1)}, "TrainingStepTensor.DataType must be one of"),
+    (ADAM, {"training_step": tensor("UINT32", 1, 1, 1, 2)}, "TrainingStepTensor.Sizes must each be 1; got"),
+    (ADAM, {"output_first_moment": f32(1, 2, 3, 5)}, "must have the same Sizes"),
+    (ADAM, {"beta1": 1.5}, "Beta1 must be in [0, 1]; got 1.5"),
+    (ADAM, {"beta2": -0.5}, "Beta2 must be in [0, 1]; got -0.5"),
+    (ADAM, {"beta2": np.nan}, "Beta2 must be in [0, 1]; got nan"),
+]
+
+REFUSED_CALLS: list[RefusedCall] = [
+    (
+        "adam_optimizer",
+        {"gradient": GRADIENT[:3]},
+        InvalidDesc,
+        "gradient must have the shape of input_parameters, (1000,); got",
+    ),
+    (
+        "adam_optimizer",
+        {"input_first_moment": 0.0},
+        InvalidDesc,
+        "input_first_moment must have the shape of input_parameters",
+    ),
+    (
+        "adam_optimizer",
+        {"gradient": GRADIENT.astype(np.float16)},
+        InvalidType,
+        "gradient must be of float32, as input_parameters",
+    ),
+    (
+        "adam_optimizer",
+        {"gradient": GRADIENT.astype(np.int32)},
+        InvalidType,
+        "gradient must be of a floating type; got int32",
+    ),
+    ("adam_optimizer", {"training_step": np.ones(2)}, InvalidDesc, "training_step must be a scalar; got shape (2,)"),
+    (
+        "adam_optimizer",
+        {"training_step": True},
+        InvalidType,
+        "training_step must be of an integer or floating type; got bool",
+    ),
+    ("adam_optimizer", {"learning_rate": np.ones(2, np.float32)}, InvalidDesc, "learning_rate must be a scalar"),
+]

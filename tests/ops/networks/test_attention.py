@@ -30,7 +30,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 import dmljax
 from dmljax import directml
-from dmljax.directml import InvalidDesc, InvalidType, MultiheadAttentionMaskType as MaskType
+from dmljax.directml import MultiheadAttentionMaskType as MaskType
 from dmljax.lowerings.attention import caches, dot_product as lowerings
 from dmljax.lowerings.attention.dot_product import Mask
 from dmljax.types import widened
@@ -721,152 +721,38 @@ def test_causal_attention_equals_attention_with_a_band_mask() -> None:
     assert_same_bits(attended(**past, is_causal=True), attended(**past, mask=band))
 
 
-# Refusals
-
-
-FIRST, OF_LENGTHS = normal(BATCH, HEADS, 2, SIZE), {"mask_type": MaskType.KEY_SEQUENCE_LENGTH}
-
-
-@pytest.mark.parametrize(
-    ("function", "change", "kind", "message"),
-    [
-        (attention, {"query": None}, InvalidDesc, "or stacked_query_key_value must be given; got none"),
-        # As in jax.nn
-        (attention, {"query": QUERY.reshape(2, 3, 2, 4)}, InvalidDesc, "have 3 dimensions; got shape (2, 3, 2, 4)"),
-        (attention, {"mask": np.ones((QUERIES, 4), bool)}, InvalidDesc, "that broadcasts to (2, 2, 3, 5); got (3, 4)"),
-        (
-            attention,
-            {"mask": np.ones((2, 5), bool)},
-            InvalidDesc,
-            "that broadcasts to (2, 2, 3, 5); got (2, 5) (mask[:, None, None] masks keys of each batch)",
-        ),
-        (attention, OF_LENGTHS | {"mask": np.ones(3, np.int32)}, InvalidDesc, "must have the shape (1, 2); got (3,)"),
-        (
-            attention,
-            {"mask": np.zeros((QUERIES, KEYS), np.float32)},
-            InvalidType,
-            "got float32 (pass floats to add to the scores as relative_position_bias)",
-        ),
-        (attention, OF_LENGTHS | {"mask": np.ones(2, bool)}, InvalidType, "mask must be of an integer type; got bool"),
-        (
-            attention,  # it has the shape of the scores
-            {
-                "query": QUERY[:, :2],
-                "key": KEY[:, :2],
-                "value": VALUE[:, :2],
-                "past_key": FIRST[:1],
-                "past_value": FIRST,
-            },
-            InvalidDesc,
-            "past_key must have the shape (2, 2, 2, 4); got (1, 2, 2, 4)",
-        ),
-        (attention, {"key": KEY.astype(np.float16)}, InvalidType, "key must be of float32, as query is; got float16"),
-        (
-            grouped,
-            {"query": None, "key": None, "value": None, "stacked_query_key_value": normal(1, 2, 2, 3, 4)}
-            | {"key_value_head_count": 1},
-            InvalidDesc,
-            "stacked_query_key_value must not be given, unless keys have as many heads as queries; got 2 and 1",
-        ),
-        (grouped, {"past_sequence_lengths": np.ones(2)}, InvalidType, "must be of an integer type; got float"),
-        (grouped, {"total_sequence_length": 5}, InvalidDesc, "total_sequence_length must not be given without"),
-    ],
-)
-def test_arguments_that_do_not_go_together_are_refused(
-    function: Any, change: dict[str, Any], kind: type[Exception], message: str
-) -> None:
-    count = "query_head_count" if function is grouped else "head_count"
-    with refuses(message, kind):
-        function(**{"query": QUERY, "key": KEY, "value": VALUE, count: HEADS} | change)
-
-
 # Descriptors
 
 
-MEMBERS: dict[str, Any] = {"query": f32(2, 3, 8), "key": f32(2, 5, 8), "value": f32(2, 5, 6), "output": f32(2, 3, 6)}
-MEMBERS |= {"scale": 0.5, "mask_filter_value": -4, "mask_type": MaskType.NONE}
-PAST = {"past_key": f32(2, 2, 4, 4), "past_value": f32(2, 2, 4, 3)}
-GROUPED = {"query_head_count": 2, "key_value_head_count": 2, "past_sequence_lengths": tensor("INT32", 2)}
-MASK = {"mask": tensor("INT32", 2, 2, 3, 5), "mask_type": MaskType.BOOLEAN}
-
-
-def desc(changed: dict[str, Any]) -> Any:
-    if "query_head_count" in changed:
-        return directml.MultiheadAttention1Desc(**MEMBERS | changed)
-    return directml.MultiheadAttentionDesc(**MEMBERS | {"head_count": 2} | changed)
-
-
-@SAMPLED
 @pytest.mark.parametrize(
     "changed",
     [
         {},
         {"query": f32(1, 1, 2, 3, 8), "key": f32(1, 2, 5, 8)},
-        MASK,
+        oracles.MASK,
         {"mask": tensor("INT32", 1, 1, 1, 1, 2), "mask_type": MaskType.KEY_SEQUENCE_LENGTH},
         {"mask": tensor("INT32", 2), "mask_type": MaskType.KEY_SEQUENCE_LENGTH},
         {"mask": tensor("INT32", 2, 2), "mask_type": MaskType.KEY_SEQUENCE_END_START},
         {"mask": tensor("INT32", 1, 8), "mask_type": MaskType.KEY_QUERY_SEQUENCE_LENGTH_START_END},
         {"bias": f32(1, 22), "relative_position_bias": f32(1, 2, 2, 3, 5), "output_present_value": f32(2, 2, 5, 3)},
-        {**PAST, "output_present_key": f32(2, 2, 9, 4)},
-        {**PAST, "key": None, "value": None, "output_present_key": f32(2, 2, 4, 4)},
-        {**PAST, **GROUPED, "output_present_key": f32(2, 2, 4, 4), "output_present_value": f32(2, 2, 4, 3)},
-        {**GROUPED, "output_present_key": f32(2, 2, 16, 4), "output_present_value": f32(2, 2, 16, 3)},
-        {**PAST, **GROUPED, "past_sequence_lengths": tensor("INT32", 1, 2)},
+        {**oracles.PAST_TENSORS, "output_present_key": f32(2, 2, 9, 4)},
+        {**oracles.PAST_TENSORS, "key": None, "value": None, "output_present_key": f32(2, 2, 4, 4)},
+        {
+            **oracles.PAST_TENSORS,
+            **oracles.GROUPED,
+            "output_present_key": f32(2, 2, 4, 4),
+            "output_present_value": f32(2, 2, 4, 3),
+        },
+        {**oracles.GROUPED, "output_present_key": f32(2, 2, 16, 4), "output_present_value": f32(2, 2, 16, 3)},
+        {**oracles.PAST_TENSORS, **oracles.GROUPED, "past_sequence_lengths": tensor("INT32", 1, 2)},
     ],
     ids=str,
 )
 def test_every_form_of_descriptor_computes_the_pages_formula(changed: Any) -> None:
-    given = desc(changed)
+    given = oracles.small_desc(changed)
     case = oracles.CASES[type(given).short_name]
     inputs = case.inputs(given, np.random.default_rng(0))
     case.check(given, inputs, directml.lower(given)(*inputs.values()))
-
-
-STACKED = {"query": None, "key": None, "stacked_query_key": f32(2, 3, 4, 2, 2)}
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"key": tensor("FLOAT16", 2, 5, 8)}, "KeyTensor, ValueTensor and OutputTensor must have the same DataType"),
-        ({**GROUPED, "past_sequence_lengths": tensor("FLOAT16", 2)}, "PastSequenceLengthsTensor and OutputTensor must"),
-        ({"query": None}, "QueryTensor, StackedQueryKeyTensor or StackedQueryKeyValueTensor must be given; got none"),
-        ({"stacked_key_value": f32(2, 5, 2, 2, 4)}, "must be given; got KeyTensor and StackedKeyValueTensor"),
-        ({"value": None, "key": None}, "must be given; got none"),
-        (
-            {"past_key": f32(2, 2, 4, 4)},
-            "PastKeyTensor and PastValueTensor must be given together; got only PastKeyTensor",
-        ),
-        ({"head_count": 0}, "HeadCount must be at least 1; got 0"),
-        ({"head_count": 3}, "QueryTensor must have a last dimension divisible by 3 heads; got 8"),
-        ({"query_head_count": 4, "key_value_head_count": 3}, "KeyValueHeadCount must be a divisor of 4, ...; got 3"),
-        ({**STACKED, "query_head_count": 4, "key_value_head_count": 2}, "have as many heads as queries; got 4 and 2"),
-        ({"query": f32(2, 2, 3, 8)}, "QueryTensor.Sizes must be {1,2,3,8}; got {2,2,3,8}"),
-        ({"key": f32(2, 5, 6)}, "KeyTensor.Sizes must be {2,5,8}; got {2,5,6}"),
-        ({"value": f32(2, 4, 6)}, "ValueTensor.Sizes must be {2,5,6}; got {2,4,6}"),
-        ({"output": f32(2, 3, 8)}, "OutputTensor.Sizes must be {2,3,6}; got {2,3,8}"),
-        ({"bias": f32(24)}, "BiasTensor.Sizes must be {22}; got {24}"),
-        ({"relative_position_bias": f32(1, 2, 3, 5)}, "BiasTensor.Sizes must be {2,2,3,5}; got {1,2,3,5}"),
-        ({**MASK, "mask": tensor("INT32", 3, 5)}, "MaskTensor.Sizes must be {2,2,3,5}; got {3,5}"),
-        ({**MASK, "mask_type": MaskType.NONE}, "MaskTensor must not be given with a MaskType of NONE; got NONE"),
-        ({"mask_type": MaskType.BOOLEAN}, "MaskTensor must be given without a MaskType of NONE; got BOOLEAN"),
-        ({**MASK, **OF_LENGTHS}, "MaskTensor.Sizes must be {1,1,1,2}; got {2,2,3,5}"),
-        ({**PAST, "past_value": f32(2, 2, 4, 4)}, "PastValueTensor.Sizes must be {2,2,4,3}; got {2,2,4,4}"),
-        ({**PAST, "past_value": f32(2, 2, 3, 3)}, "PastValueTensor.Sizes must be {2,2,4,3}; got {2,2,3,3}"),
-        ({"output_present_key": f32(2, 2, 4, 4)}, "OutputPresentKeyTensor.Sizes must be {2,2,5,4}; got {2,2,4,4}"),
-        (
-            {**GROUPED, "output_present_key": f32(2, 2, 9, 4), "output_present_value": f32(2, 2, 8, 3)},
-            "OutputPresentValueTensor.Sizes must be {2,2,9,3}; got {2,2,8,3}",
-        ),
-        ({**GROUPED, "past_sequence_lengths": tensor("INT32", 3)}, "SequenceLengthsTensor.Sizes must be {2}; got {3}"),
-        ({**PAST, **GROUPED, "key": None, "value": None}, "LengthsTensor must not be given without new keys"),
-    ],
-)
-def test_a_desc_that_breaks_a_rule_is_refused(changed: dict[str, Any], message: str) -> None:
-    directml.validate(desc({}))
-    with refuses(message, InvalidDesc):
-        directml.validate(desc(changed))
 
 
 @pytest.mark.parametrize(("batch", "queries", "keys"), [(0, 3, 3), (1, 0, 3), (0, 0, 3)])

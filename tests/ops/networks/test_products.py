@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import ones
+from cases_products import DESCS, GEMM
 from helpers import (
     FLOATS,
     FULL,
     SAMPLED,
     assert_same_bits,
-    check_refused,
     f32,
     few_of,
     few_types,
@@ -31,16 +31,12 @@ from jax.test_util import check_grads
 
 import dmljax
 from dmljax import directml
-from dmljax.directml import FeatureLevel, InvalidDesc, InvalidType, MatrixTransform, Unsupported
+from dmljax.directml import FeatureLevel, InvalidDesc, MatrixTransform, Unsupported
 from dmljax.types import widened
 
 INF, NAN = math.inf, math.nan
-NONE, TRANSPOSE = MatrixTransform
 RNG = np.random.default_rng(5)
 RELU, SOFTMAX = directml.ActivationReluDesc(), directml.ActivationSoftmaxDesc()
-GEMM = directml.GemmDesc(
-    a=f32(1, 1, 3, 4), b=f32(1, 1, 4, 5), output=f32(1, 1, 3, 5), trans_a=NONE, trans_b=NONE, alpha=1, beta=0
-)
 
 
 def normal(dtype: Any, *shape: int) -> Any:
@@ -416,106 +412,7 @@ def test_long_sums_of_quantized_matrices_do_not_wrap(call: Any) -> None:
     assert result.tolist() == [[64]]
 
 
-# Refusals
-
-ONE, HALVES, BYTES_4 = np.float32(1), np.ones((2, 2), np.float16), np.ones((4, 2), np.int8)
-CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
-    "gemm": (dmljax.gemm, {"a": np.ones((2, 2), np.float32), "b": np.ones((2, 2), np.float32)}),
-    "integer": (dmljax.matrix_multiply_integer, {"a": BYTES_4, "b": BYTES_4[:2, :1]}),
-    "to float": (
-        dmljax.matrix_multiply_integer_to_float,
-        {"a": BYTES_4, "b": BYTES_4[:2, :1], "a_scale": ONE, "b_scale": ONE},
-    ),
-    "quantized": (
-        dmljax.quantized_linear_matrix_multiply,
-        {"a": BYTES_4, "b": BYTES_4[:2, :1], "a_scale": ONE, "b_scale": ONE, "output_scale": ONE}
-        | {"a_zero_point": None, "b_zero_point": None},
-    ),
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "kind", "message"),
-    [
-        ("gemm", {"a": np.ones((2, 2), np.int32)}, InvalidType, "a must be of a floating type; got int32"),
-        ("gemm", {"b": HALVES}, InvalidType, "b must be of float32, as a is; got float16"),
-        ("gemm", {"c": HALVES}, InvalidType, "c must be of float32, as a is; got float16"),
-        ("gemm", {"a": np.ones(2, np.float32)}, InvalidDesc, "a must have at least 2 dimensions; got 1"),
-        ("gemm", {"b": np.ones(2, np.float32)}, InvalidDesc, "b must have at least 2 dimensions; got 1"),
-        (
-            "gemm",
-            {"a": np.ones((2, 2, 2), np.float32), "b": np.ones((3, 2, 2), np.float32)},
-            InvalidDesc,
-            "a and b must have shapes that broadcast before the last two dimensions; got (2, 2, 2) and (3, 2, 2)",
-        ),
-        ("gemm", {"c": np.ones((3, 1, 2), np.float32)}, InvalidDesc, "to (2, 2), that of the product; got (3, 1, 2)"),
-        ("gemm", {"c": np.ones(3, np.float32)}, InvalidDesc, "c must have a shape that broadcasts to ...; got (3,)"),
-        ("gemm", {"alpha": np.ones(2, np.float32)}, InvalidDesc, "alpha must be a scalar; got shape (2,)"),
-        ("gemm", {"transpose_a": TRANSPOSE}, InvalidType, "transpose_a must be true or false; got MatrixTransform."),
-        ("gemm", {"precision": 2}, InvalidType, "precision must be 'default', ...; got 2"),
-        ("gemm", {"precision": "exact"}, InvalidType, "jax.lax.Precision or a jax.lax.DotAlgorithmPreset; got 'exact'"),
-        (
-            "gemm",
-            {"fused_activation": directml.ActivationReluDesc(output=f32(2, 2))},
-            InvalidDesc,
-            "fused_activation must be an activation without tensors; got DML_OPERATOR_ACTIVATION_RELU with output",
-        ),
-        (
-            "gemm",
-            {"fused_activation": directml.ElementWiseAbsDesc(input=f32(2), output=f32(2))},
-            InvalidDesc,
-            "fused_activation must be an activation without tensors; got DML_OPERATOR_ELEMENT_WISE_ABS",
-        ),
-        ("integer", {"a": np.ones((2, 2), np.float32)}, InvalidType, "a must be of an integer type; got float32"),
-        ("integer", {"b": np.ones((2, 3), np.int16)}, InvalidType, "b must be int8 or uint8; got int16"),
-        ("integer", {"a_zero_point": np.array(1, np.uint8)}, InvalidType, "must be of int8, as a is; got uint8"),
-        ("integer", {"b_zero_point": np.float32(1)}, InvalidType, "must be of an integer type; got float32"),
-        (
-            "integer",
-            {"b_zero_point": np.ones((2, 1, 1), np.int8)},
-            InvalidDesc,
-            "b_zero_point must have one element, or one for each of the 1 columns of b; got shape (2, 1, 1)",
-        ),
-        ("to float", {"a_scale": np.array(2)}, InvalidType, "a_scale must be of a floating type; got int"),
-        ("to float", {"b_scale": np.float16(2)}, InvalidType, "b_scale must be of float32, as a_scale is; got float16"),
-        ("to float", {"bias": HALVES}, InvalidType, "bias must be of float32, as a_scale is; got float16"),
-        ("to float", {"bias": np.ones(2, np.float32)}, InvalidDesc, "bias must have a shape that broadcasts to (4, 1)"),
-        ("to float", {"a": np.ones((4, 2), bool)}, InvalidType, "a must be of an integer type; got bool"),
-        pytest.param("to float", {"a": np.ones((4, 2), np.int64)}, InvalidType, "at most 32 bits", marks=needs_x64),
-        ("quantized", {"a": np.ones((4, 2), np.int16)}, InvalidType, "a must be int8 or uint8; got int16"),
-        ("quantized", {"output_scale": np.array(1)}, InvalidType, "output_scale must be of a floating type; got int"),
-        (
-            "quantized",
-            {"output_zero_point": np.array(1, np.uint8), "dtype": "int8"},
-            InvalidType,
-            "output_zero_point must be of int8, as the output is; got uint8",
-        ),
-        ("quantized", {"dtype": "int32"}, InvalidType, "output must be of an integer type of at most ...; got int32"),
-    ],
-)
-def test_a_wrong_call_is_refused(name: str, change: dict[str, Any], kind: type[Exception], message: str) -> None:
-    function, given = CALLS[name]
-    with refuses(f"{function.__name__}: ...{message}", kind):
-        function(**given | change)
-
-
-DESCS: dict[str, Any] = {
-    "gemm": GEMM,
-    "integer": directml.MatrixMultiplyIntegerDesc(
-        a=tensor("INT8", 3, 4), b=tensor("UINT8", 4, 5), output=tensor("INT32", 3, 5)
-    ),
-    "to float": directml.MatrixMultiplyIntegerToFloatDesc(
-        a=tensor("INT8", 3, 4), a_scale=f32(1), b=tensor("INT8", 4, 5), b_scale=f32(1), output=f32(3, 5)
-    ),
-    "quantized": directml.QuantizedLinearMatrixMultiplyDesc(
-        a=tensor("INT8", 3, 4),
-        a_scale=f32(1),
-        b=tensor("INT8", 4, 5),
-        b_scale=f32(1),
-        output_scale=f32(1),
-        output=tensor("UINT8", 3, 5),
-    ),
-}
+# Descriptors
 
 
 @pytest.mark.parametrize(
@@ -568,60 +465,6 @@ def test_scales_and_zero_points_may_have_other_ranks_than_the_matrices(name: str
     # As NumPy broadcasts them:
     natural = {field: given[field].reshape((-1, 1) if field in OF_ROWS else -1) for field in members if field in given}
     assert_same_bits(directml.lower(desc)(**given), ORACLES[name](desc, **given | natural))
-
-
-BATCHES = {"a": f32(1, 2, 3, 4), "b": f32(1, 2, 4, 5), "output": f32(1, 2, 3, 5)}
-FUSED, LOG_SOFTMAX = {"input": f32(3, 5), "output": f32(3, 5)}, directml.ActivationLogSoftmaxDesc
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "message"),
-    [
-        ("gemm", {"c": tensor("FLOAT16", 1, 1, 3, 5)}, "have the same DataType; got FLOAT32, FLOAT32, FLOAT16 and"),
-        ("gemm", {"c": f32(3, 5)}, "have the same DimensionCount; got 4, 4, 2 and 4"),
-        ("gemm", {"c": f32(1, 1, 1, 5)}, "CTensor and OutputTensor must have the same Sizes; got {1,1,1,5}"),
-        ("gemm", {"b": f32(1, 2, 4, 5)}, "the same Sizes before the last two; got {1,1,3,4} and {1,2,4,5}"),
-        ("gemm", {"b": f32(1, 1, 3, 5)}, "BTensor must have 4 rows, as many as ATensor has ...; got shape {1,1,3,5}"),
-        ("gemm", {"trans_b": TRANSPOSE}, "BTensor must have 4 columns, as many as ATensor has columns; got shape {1,"),
-        ("gemm", {"trans_a": TRANSPOSE}, "BTensor must have 3 rows, as many as ATensor has rows; got shape {1,1,4,5}"),
-        ("gemm", {"output": f32(1, 1, 5, 3)}, "OutputTensor.Sizes must be {1,1,3,5}; got {1,1,5,3}"),
-        ("gemm", BATCHES | {"fused_activation": SOFTMAX}, "Sizes must be 1 before the last two; got {1,2,3,5}"),
-        (
-            "gemm",
-            {"fused_activation": directml.ActivationSoftmax1Desc(axes=(4,))},
-            "FusedActivation.Axes[0] must be less than 4; got 4",
-        ),
-        ("gemm", {"fused_activation": replace(SOFTMAX, **FUSED)}, "InputTensor must not be given; got FLOAT32 {3,5}"),
-        (
-            "gemm",
-            {"fused_activation": LOG_SOFTMAX(**FUSED)},
-            "be an activation that can be fused; got DML_OPERATOR_ACTIVATION",
-        ),
-        ("integer", {"a_zero_point": tensor("UINT8", 1)}, "must have the same DataType; got INT8 and UINT8"),
-        ("integer", {"b_zero_point": tensor("INT8", 1)}, "must have the same DataType; got UINT8 and INT8"),
-        ("integer", {"output": tensor("INT32", 1, 3, 5)}, "must have the same DimensionCount; got 2, 2 and 3"),
-        ("integer", {"output": tensor("INT32", 5, 3)}, "OutputTensor.Sizes must be {3,5}; got {5,3}"),
-        ("integer", {"a_zero_point": tensor("INT8", 1, 3)}, "AZeroPointTensor.Sizes must have one element, or one for"),
-        (
-            "integer",
-            {"b_zero_point": tensor("UINT8", 5, 1)},
-            "for each column of BTensor, with {1,5} as the last Sizes",
-        ),
-        ("to float", {"b": tensor("UINT8", 4, 5)}, "ATensor and BTensor must have the same ...; got INT8 and UINT8"),
-        ("to float", {"b_scale": tensor("FLOAT16", 1)}, "have the same DataType; got FLOAT32, FLOAT16 and FLOAT32"),
-        ("to float", {"b_scale": f32(1, 1)}, "AScaleTensor and BScaleTensor must have the same ...; got 1 and 2"),
-        ("to float", {"bias": f32(1, 5)}, "BiasTensor and OutputTensor must have the same Sizes; got {1,5} and {3,5}"),
-        ("to float", {"bias": f32(5)}, "must have the same DimensionCount; got 2, 2, 1 and 2"),
-        ("to float", {"bias": tensor("FLOAT16", 3, 5)}, "have the same DataType; got FLOAT32, FLOAT32, FLOAT16 and"),
-        ("to float", {"b_scale": f32(3)}, "BScaleTensor.Sizes must have ... one for each column of ...; got {3}"),
-        ("quantized", {"output_zero_point": tensor("INT8", 1)}, "must have the same DataType; got UINT8 and INT8"),
-        ("quantized", {"b_zero_point": tensor("INT8", 1, 1)}, "must have the same DimensionCount; got 1, 1, 2 and 1"),
-        ("quantized", {"output_scale": f32(5)}, "OutputScaleTensor.Sizes must ... for each row of ...; got {5}"),
-        ("quantized", {"b": tensor("INT8", 5, 5)}, "BTensor must have 4 rows, as many as ATensor ...; got shape {5"),
-    ],
-)
-def test_a_desc_that_breaks_a_rule_is_refused(name: str, change: dict[str, Any], message: str) -> None:
-    check_refused(DESCS[name], change, message)
 
 
 def test_gemm_is_refused_below_the_levels_of_its_ranks_and_activations() -> None:

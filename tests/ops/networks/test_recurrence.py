@@ -1,6 +1,5 @@
 """RNN, GRU and LSTM; their examples run in test_every_operator.py."""
 
-from dataclasses import replace
 from typing import Any
 
 import cases_recurrence as oracles
@@ -9,7 +8,16 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases_recurrence import GATES, OF_DIRECTIONS, SIGMOID, STEPS, TANH, assert_near, desc_of, function_of
+from cases_recurrence import (
+    GATES,
+    OF_DIRECTIONS,
+    SIGMOID,
+    STEPS,
+    TANH,
+    assert_near,
+    function_of,
+    recurrence_desc,
+)
 from helpers import (
     FLOATS,
     FULL,
@@ -17,17 +25,14 @@ from helpers import (
     SAMPLED,
     assert_same_bits,
     assert_same_trees,
-    check_refused,
-    f32,
     few_of,
     needs_x64,
     refuses,
-    tensor,
 )
 
 import dmljax
 from dmljax import directml
-from dmljax.directml import DataType, InvalidDesc, InvalidType, RecurrentNetworkDirection, TensorDesc
+from dmljax.directml import InvalidDesc, RecurrentNetworkDirection
 
 FORWARD, BACKWARD, BOTH = RecurrentNetworkDirection
 FUNCTIONS: dict[str, Any] = {"RNN": dmljax.rnn, "GRU": dmljax.gru, "LSTM": dmljax.lstm}
@@ -296,30 +301,6 @@ def test_saturated_gates_are_exactly_open_or_shut() -> None:
 # Refusals
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "kind", "message"),
-    [
-        ("RNN", {"input": np.ones((5, 2), np.float32)}, InvalidDesc, "input must have 3 dim"),
-        ("GRU", {"recurrence": np.ones((12, 4), np.float32)}, InvalidDesc, "recurrence must have 3 dim"),
-        ("LSTM", {"weight": np.ones((1, 12, 2), np.float32)}, InvalidDesc, "* hidden size, input size; got (1, 12, 2)"),
-        ("RNN", {"hidden_init": np.ones((3, 4), np.float32)}, InvalidDesc, "hidden_init must have the shape (1, 3,"),
-        ("RNN", {"sequence_lengths": np.ones(3, np.float32)}, InvalidType, "must be of an integer type"),
-        ("RNN", {"weight": np.ones((1, 4, 2), np.float16)}, InvalidType, "be of float32, as input is; got float16"),
-        ("RNN", {"input": np.ones((5, 3, 2), np.int32)}, InvalidType, "input must be of a floating type"),
-        ("RNN", {"activations": TANH}, InvalidType, "activations must be a sequence of activations"),
-        (
-            "RNN",
-            {"activations": [directml.ActivationSoftmaxDesc()]},
-            InvalidDesc,
-            "activations[0] must be an activation without tensors",
-        ),
-    ],
-)
-def test_a_wrong_call_is_refused(name: str, change: dict[str, Any], kind: type[Exception], message: str) -> None:
-    with refuses(f"{name.lower()}: ...{message}", kind):
-        FUNCTIONS[name](**arrays_of(name) | change)
-
-
 def test_a_bidirectional_network_says_how_many_activations_it_takes() -> None:
     with refuses("activations must be 2, or 2 for each direction; got 3", InvalidDesc):
         dmljax.gru(**arrays_of("GRU", 2), activations=[TANH] * 3, direction=BOTH)
@@ -328,20 +309,15 @@ def test_a_bidirectional_network_says_how_many_activations_it_takes() -> None:
 # Descriptors
 
 
-def desc(name: str, **changes: Any) -> Any:
-    whole: Any = desc_of(name)({"input": DataType.FLOAT32, "sequence_lengths": DataType.UINT32}, 4)
-    return replace(whole, **changes)
-
-
 @FULL
 @LSTM_FIRST
 def test_a_desc_may_leave_out_optional_tensors(name: str) -> None:
-    whole = desc(name)
+    whole = recurrence_desc(name)
     outputs = list(whole.tensors(is_input=False))
     optional = {member.field: None for member in whole.members() if member.is_optional}
     inputs = oracles.CASES[name].inputs(whole, np.random.default_rng(0))
     for output in outputs:
-        one = desc(name, **optional | {output: getattr(whole, output)})
+        one = recurrence_desc(name, **optional | {output: getattr(whole, output)})
         given = {field: inputs[field] for field in one.tensors(is_input=True)}
         result = directml.lower(one)(**given)
         assert [field for field in result._fields if getattr(result, field) is not None] == [output]
@@ -351,57 +327,15 @@ def test_a_desc_may_leave_out_optional_tensors(name: str) -> None:
 
 @FULL
 def test_a_clip_threshold_counts_only_where_it_is_used() -> None:
-    inputs = oracles.CASES["LSTM"].inputs(desc("LSTM"), np.random.default_rng(0))
+    inputs = oracles.CASES["LSTM"].inputs(recurrence_desc("LSTM"), np.random.default_rng(0))
     for is_used in (True, False):
-        one = desc("LSTM", clip_threshold=0.0, use_clip_threshold=is_used)
+        one = recurrence_desc("LSTM", clip_threshold=0.0, use_clip_threshold=is_used)
         for actual, expected in zip(directml.lower(one)(**inputs), oracles.oracle(one, **inputs), strict=True):
             assert_near(actual, expected.reshape(actual.shape))
 
 
-def owned(*sizes: int) -> TensorDesc:
-    return TensorDesc(DataType.FLOAT32, sizes, flags=directml.TensorFlags.OWNED_BY_DML)
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "message"),
-    [
-        ("RNN", {"weight": tensor("FLOAT16", 1, 2, 2, 2)}, "BiasTensor, HiddenInitTensor, ... and WeightTensor must"),
-        ("RNN", {"input": f32(2, 4, 3, 2)}, "InputTensor.Sizes must be {1,4,3,2}; got {2,4,3,2}"),
-        ("GRU", {"weight": f32(1, 2, 6, 3)}, "WeightTensor.Sizes must be {1,2,6,2}; got {1,2,6,3}"),
-        ("LSTM", {"recurrence": f32(1, 1, 8, 2)}, "RecurrenceTensor.Sizes must be {1,2,8,2}; got {1,1,8,2}"),
-        ("LSTM", {"bias": f32(1, 2, 1, 16)}, "BiasTensor.Sizes must be {1,1,2,16}; got {1,2,1,16}"),
-        ("RNN", {"hidden_init": f32(1, 1, 3, 2)}, "HiddenInitTensor.Sizes must be {1,2,3,2}; got {1,1,3,2}"),
-        ("LSTM", {"cell_mem_init": f32(1, 2, 3, 1)}, "CellMemInitTensor.Sizes must be {1,2,3,2}; got {1,2,3,1}"),
-        ("GRU", {"sequence_lengths": tensor("UINT32", 1, 1, 3, 1)}, "Sizes must be {1,1,1,3}; got {1,1,3,1}"),
-        ("LSTM", {"peephole": f32(1, 1, 2, 8)}, "PeepholeTensor.Sizes must be {1,1,2,6}; got {1,1,2,8}"),
-        ("RNN", {"output_sequence": f32(1, 2, 3, 2)}, "OutputSequenceTensor.Sizes must be {4,2,3,2}"),
-        ("GRU", {"output_single": f32(4, 2, 3, 2)}, "OutputSingleTensor.Sizes must be {1,2,3,2}"),
-        ("LSTM", {"output_cell_single": f32(1, 2, 3, 8)}, "OutputCellSingleTensor.Sizes must be {1,2,3,2}"),
-        ("GRU", {"output_sequence": None, "output_single": None}, "at least one output must be given; got none"),
-        ("RNN", {"activation_descs": [TANH]}, "ActivationDescCount must be 2; got 1"),
-        ("GRU", {"direction": FORWARD}, "ActivationDescCount must be 2; got 4"),
-        ("LSTM", {"activation_descs": [TANH] * 3}, "ActivationDescCount must be 6; got 3"),
-        (
-            "RNN",
-            {"activation_descs": [TANH, directml.ActivationSoftmaxDesc()]},
-            "ActivationDescs[1].Type must be an activation that can be fused; got DML_OPERATOR_ACTIVATION_SOFTMAX",
-        ),
-        (
-            "RNN",
-            {"activation_descs": [TANH, directml.ActivationTanhDesc(input=f32(1, 1), output=f32(1, 1))]},
-            "ActivationDescs[1].InputTensor must not be given",
-        ),
-        ("RNN", {"input": owned(1, 4, 3, 2)}, "InputTensor.Flags must be NONE; got OWNED_BY_DML"),
-        ("LSTM", {"weight": owned(1, 2, 8, 2)}, "WeightTensor.Flags must be NONE; got OWNED_BY_DML"),
-        ("GRU", {"weight": owned(1, 2, 6, 2)}, "WeightTensor.Flags must be NONE; got OWNED_BY_DML"),
-    ],
-)
-def test_a_desc_that_breaks_a_rule_is_refused(name: str, change: dict[str, Any], message: str) -> None:
-    check_refused(desc(name), change, message)
-
-
 def test_an_activation_is_refused_below_its_level() -> None:
-    refused = desc("RNN", activation_descs=[TANH, directml.ActivationGeluDesc()])
+    refused = recurrence_desc("RNN", activation_descs=[TANH, directml.ActivationGeluDesc()])
     with refuses("ActivationDescs[1].Type must be one of DML_FEATURE_LEVEL_1_0", InvalidDesc):
         directml.validate(refused, feature_level="1_0")
     directml.validate(refused, feature_level="5_1")

@@ -11,12 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases_training import assert_near
-from helpers import FLOATS, FULL, GATE, SAMPLED, assert_same_bits, check_refused, f32, refuses, tensor
+from cases_training import ADAM, assert_near
+from helpers import FLOATS, FULL, GATE, SAMPLED, assert_same_bits, tensor
 
 import dmljax
 from dmljax import directml
-from dmljax.directml import DataType, InvalidDesc, InvalidType
 
 RNG = np.random.default_rng(0)
 PARAMETERS, GRADIENT = (RNG.standard_normal(1000).astype(np.float32) for _ in range(2))
@@ -157,45 +156,6 @@ def test_derivatives_are_finite_where_a_gradient_is_0() -> None:
     # alpha is 1/2, and the update of the first element gradient / (|gradient| / 2 + epsilon) / 4
     np.testing.assert_allclose(of_gradient[0], -0.5, rtol=1e-6)
     assert np.isfinite([float(one) for one in others]).all()
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ({"gradient": GRADIENT[:3]}, InvalidDesc, "gradient must have the shape of input_parameters, (1000,); got"),
-        ({"input_first_moment": 0.0}, InvalidDesc, "input_first_moment must have the shape of input_parameters"),
-        ({"gradient": GRADIENT.astype(np.float16)}, InvalidType, "gradient must be of float32, as input_parameters"),
-        ({"gradient": GRADIENT.astype(np.int32)}, InvalidType, "gradient must be of a floating type; got int32"),
-        ({"training_step": np.ones(2)}, InvalidDesc, "training_step must be a scalar; got shape (2,)"),
-        ({"training_step": True}, InvalidType, "training_step must be of an integer or floating type; got bool"),
-        ({"learning_rate": np.ones(2, np.float32)}, InvalidDesc, "learning_rate must be a scalar"),
-    ],
-)
-def test_is_refused(change: dict[str, Any], error: Any, message: str) -> None:
-    names = ("input_parameters", "input_first_moment", "input_second_moment", "gradient", "training_step")
-    given: dict[str, Any] = dict(zip(names, (PARAMETERS, *MOMENTS, GRADIENT, 1), strict=True))
-    with refuses(f"adam_optimizer: {message}", error):
-        dmljax.adam_optimizer(**given | change)
-
-
-ADAM: Any = oracles.adam_desc(dict.fromkeys(("input_parameters", "training_step"), DataType.FLOAT32), 4)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"gradient": tensor("FLOAT16", 1, 2, 3, 4)}, "must have the same DataType"),
-        ({"training_step": tensor("FLOAT16", 1, 1, 1, 1)}, "TrainingStepTensor must have the same DataType"),
-        ({"training_step": tensor("INT32", 1, 1, 1, 1)}, "TrainingStepTensor.DataType must be one of"),
-        ({"training_step": tensor("UINT32", 1, 1, 1, 2)}, "TrainingStepTensor.Sizes must each be 1; got"),
-        ({"output_first_moment": f32(1, 2, 3, 5)}, "must have the same Sizes"),
-        ({"beta1": 1.5}, "Beta1 must be in [0, 1]; got 1.5"),
-        ({"beta2": -0.5}, "Beta2 must be in [0, 1]; got -0.5"),
-        ({"beta2": np.nan}, "Beta2 must be in [0, 1]; got nan"),
-    ],
-)
-def test_a_desc_that_breaks_a_rule_is_refused(change: dict[str, Any], message: str) -> None:
-    check_refused(ADAM, change, message)
 
 
 def test_a_step_is_counted_or_has_the_type_of_the_parameters() -> None:

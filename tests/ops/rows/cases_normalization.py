@@ -1,15 +1,17 @@
 """Normalizations: the pages' tables and pseudo-code in float64, and cases."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from cases import Case, ones
+from cases import Case, RefusedCall, RefusedDesc, ones
 from formulas import Arr
+from helpers import f32, tensor
 from pages import tables
 
 from dmljax import directml
-from dmljax.directml import DataType, TensorDesc
+from dmljax.directml import DataType, InvalidDesc, InvalidType, TensorDesc
 
 BATCH = "InputTensor MeanTensor VarianceTensor ScaleTensor BiasTensor OutputTensor"
 GRADIENT = (
@@ -297,11 +299,11 @@ class Normalization(Case):
         expected = self.oracle(desc, **inputs)
         tensors = desc.tensors(is_input=False).values()
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-        for actual, exact, tensor in zip(
+        for actual, exact, member in zip(
             outputs, expected if isinstance(expected, tuple) else (expected,), tensors, strict=True
         ):
-            assert_near(actual, exact.reshape(tensor.sizes))
-            assert actual.dtype == tensor.dtype
+            assert_near(actual, exact.reshape(member.sizes))
+            assert actual.dtype == member.dtype
 
 
 def assert_near(actual: Any, exact: Any, units: float = 8) -> None:
@@ -360,3 +362,192 @@ CASES = {
         lp_desc, lambda desc, input: lp_normalized(input, desc.epsilon.item, axis=desc.axis, p=desc.p)
     ),
 }
+
+
+# Refusals
+
+
+def normalization_desc(name: str, **changes: Any) -> Any:
+    """The family's case of an operator, with other members."""
+    desc: Any = CASES[name].make({"input": DataType.FLOAT32}, 4)
+    return replace(desc, **changes)
+
+
+BATCH_NORM, TRAINING_NORM = "BATCH_NORMALIZATION", "BATCH_NORMALIZATION_TRAINING"
+MEAN_VARIANCE_NORM = "MEAN_VARIANCE_NORMALIZATION"
+RESPONSE_NORM = "LOCAL_RESPONSE_NORMALIZATION"
+HALF = tensor("FLOAT16", 1, 2, 3, 4)
+OF_MEAN = ("mean", "variance", "scale", "output_scale_gradient", "output_bias_gradient")
+OF_SCALE = ("scale", "bias", "output_mean", "output_variance")
+
+ROW, ONE, IMAGES = np.ones((2, 3), np.float32), np.ones((1, 1), np.float32), np.ones((2, 3, 4, 5), np.float32)
+PARAMETERS = {"input": ROW} | dict.fromkeys(("mean", "variance", "scale"), ONE)
+
+CALLS: dict[str, dict[str, Any]] = {
+    "batch_normalization": {**PARAMETERS, "bias": ONE},
+    "batch_normalization_grad": {**PARAMETERS, "input_gradient": ROW},
+    "batch_normalization_training": {"input": ROW, "scale": ONE, "bias": ONE},
+    "batch_normalization_training_grad": {**PARAMETERS, "input_gradient": ROW},
+    "mean_variance_normalization": {"input": ROW},
+    "mean_variance_normalization1": {"input": ROW, "axes": 0},
+    "mean_variance_normalization2": {"input": ROW, "axes": 0},
+    "local_response_normalization": {"input": ROW, "local_size": 3},
+    "local_response_normalization_grad": {"input": ROW, "local_size": 3},
+    "lp_normalization": {"input": ROW, "axis": 1},
+}
+
+BROKEN_RULES: list[tuple[str, dict[str, Any], str]] = [
+    (
+        BATCH_NORM,
+        {"scale": f32(1, 2, 3, 1), "mean": f32(1, 2, 2, 1)},
+        "MeanTensor must have a shape that broadcasts to",
+    ),
+    (
+        BATCH_NORM,
+        {"bias": f32(2, 1, 1, 1)},
+        "BiasTensor must have a shape that broadcasts ...; got {2,1,1,1}",
+    ),
+    (BATCH_NORM, {"bias": f32(1, 1, 1)}, "must have the same DimensionCount; got 3, 4,"),
+    (BATCH_NORM, {"input": HALF}, "must have the same DataType; got"),
+    (
+        BATCH_NORM,
+        {"output": f32(1, 2, 3, 5)},
+        "InputTensor and OutputTensor must have the same Sizes",
+    ),
+    *(
+        (
+            f"{name}_GRAD",
+            {field: f32(1, 2, 3, 4)},
+            "MeanTensor, VarianceTensor, ScaleTensor, ... the same Sizes",
+        )
+        for name in (BATCH_NORM, TRAINING_NORM)
+        for field in ("scale", "output_bias_gradient")
+    ),
+    (
+        f"{BATCH_NORM}_GRAD",
+        {"output_gradient": f32(1, 1, 3, 4)},
+        "InputTensor, InputGradientTensor and",
+    ),
+    (
+        f"{TRAINING_NORM}_GRAD",
+        dict.fromkeys(OF_MEAN, f32(1, 1, 2, 1)),
+        "MeanTensor must have a shape that broadcasts",
+    ),
+    (
+        TRAINING_NORM,
+        {"bias": f32(1, 1, 1, 1)},
+        "BiasTensor, OutputMeanTensor, OutputVarianceTensor and ScaleTensor",
+    ),
+    (
+        TRAINING_NORM,
+        {"fused_add": f32(1, 2, 3, 1)},
+        "FusedAddTensor, InputTensor and OutputTensor must have the same",
+    ),
+    (
+        TRAINING_NORM,
+        dict.fromkeys(OF_SCALE, f32(1, 2, 1, 3)),
+        "ScaleTensor must have a shape that broadcasts to",
+    ),
+    (
+        TRAINING_NORM,
+        {"fused_activation": directml.ActivationSoftmaxDesc(input=HALF, output=HALF)},
+        "FusedActivation.Type must be an activation that can be fused",
+    ),
+    (
+        f"{MEAN_VARIANCE_NORM}1",
+        {"bias": f32(1, 3, 2, 2)},
+        "BiasTensor must have a shape that broadcasts to",
+    ),
+    (f"{MEAN_VARIANCE_NORM}1", {"axes": (1, 1)}, "Axes must name one or more different dimensions"),
+    (f"{MEAN_VARIANCE_NORM}2", {"axes": (4,)}, "Axes[0] must be less than 4; got 4"),
+    (f"{MEAN_VARIANCE_NORM}2", {"axes": ()}, "Axes must name one or more different dimensions"),
+    (
+        MEAN_VARIANCE_NORM,
+        {"output": f32(1, 3, 2, 4)},
+        "InputTensor and OutputTensor must have the same Si",
+    ),
+    (
+        f"{MEAN_VARIANCE_NORM}2",
+        {"fused_activation": directml.ActivationReluDesc(input=HALF, output=HALF)},
+        "FusedActivation.InputTensor must not be given",
+    ),
+    (RESPONSE_NORM, {"local_size": 0}, "LocalSize must be at least 1; got 0"),
+    (f"{RESPONSE_NORM}_GRAD", {"local_size": 0}, "LocalSize must be at least 1; got 0"),
+    (f"{RESPONSE_NORM}_GRAD", {"input_gradient": f32(2, 5, 2, 1)}, "must have the same Sizes"),
+    ("LP_NORMALIZATION", {"p": 3}, "P must be 1 or 2; got 3"),
+    ("LP_NORMALIZATION", {"axis": 4}, "Axis must be less than 4; got 4"),
+]
+REFUSED_DESCS: list[RefusedDesc] = [
+    (normalization_desc(name), change, message) for name, change, message in BROKEN_RULES
+]
+
+REFUSED_CALLS: list[RefusedCall] = [
+    (
+        "batch_normalization",
+        {"mean": ONE.astype(np.float16)},
+        InvalidType,
+        "mean must be of float32, as input is; got float16",
+    ),
+    ("batch_normalization", {"epsilon": ONE}, InvalidDesc, "epsilon must be a scalar; got shape"),
+    ("batch_normalization", {"input": ROW.astype(int)}, InvalidType, "input must be of a floating type; got int"),
+    (
+        "batch_normalization_grad",
+        {"input_gradient": ROW[:1]},
+        InvalidDesc,
+        "input_gradient must have the shape ...; got (1, 3)",
+    ),
+    (
+        "batch_normalization_training",
+        {"fused_add": ROW[:1]},
+        InvalidDesc,
+        "fused_add must have the shape of input, (2, 3); got",
+    ),
+    (
+        "batch_normalization_training",
+        {"bias": np.ones(2)},
+        InvalidDesc,
+        "bias must have the shape of scale, (1, 1); got (2,)",
+    ),
+    (
+        "batch_normalization_training",
+        {"input": ROW[0], "scale": None, "bias": None},
+        InvalidDesc,
+        "input must have at least 2 dimensions; got 1",
+    ),
+    ("mean_variance_normalization", {}, InvalidDesc, "input must have at least 3 dimensions; got 2"),
+    ("mean_variance_normalization", {"cross_channel": 1}, InvalidType, "cross_channel must be true or false; got 1"),
+    ("mean_variance_normalization1", {"axes": 2}, InvalidDesc, "axes must be in [-2, 2); got 2"),
+    ("mean_variance_normalization2", {"input": 1.0}, InvalidDesc, "input must have at least 1 dimension; got 0"),
+    (
+        "local_response_normalization",
+        {"cross_channel": False},
+        InvalidDesc,
+        "input must have at least 3 dimensions; got 2",
+    ),
+    ("local_response_normalization", {"input": ROW[0]}, InvalidDesc, "must have at least 2 dimensions; got 1"),
+    (
+        "local_response_normalization_grad",
+        {"input_gradient": ROW[:1]},
+        InvalidDesc,
+        "the shape of input, (2, 3); got (1, 3)",
+    ),
+    (
+        "batch_normalization",
+        {"input": IMAGES, "mean": np.ones(4, np.float32)},
+        InvalidDesc,
+        "mean must have one number for each of the 3 channels of input, or for all; got (4,)",
+    ),
+    (
+        "mean_variance_normalization1",
+        {"input": IMAGES, "axes": -1, "scale": np.ones(3, np.float32)},
+        InvalidDesc,
+        "got (3,) (for one number per channel, reshape to (3, 1, 1))",
+    ),
+    ("lp_normalization", {"axis": -3}, InvalidDesc, "axis must be in [-2, 2); got -3"),
+    (
+        "lp_normalization",
+        {"input": np.ones(3, np.int32), "axis": 0},
+        InvalidType,
+        "input must be of a floating type; got int32",
+    ),
+]

@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from cases import Case, ones
+from cases import Case, RefusedCall, RefusedDesc, ones
 from formulas import Arr, argmax, argmin
-from helpers import random_array
+from helpers import f32, random_array, tensor
 from pages import FLOATS, INDICES, merge, of_all, tables
 
 from dmljax import directml
-from dmljax.directml import AxisDirection, DataType, ReduceFunction, TensorDesc
+from dmljax.directml import AxisDirection, DataType, InvalidDesc, InvalidType, ReduceFunction, TensorDesc
 
 SUPPORT = tables(
     """
@@ -157,3 +157,30 @@ CASES = {
         lambda desc, input: argmin(input, axes=desc.axes, last=True),
     ),
 }
+
+
+# Refusals
+
+WHOLE = np.ones(3, np.int32)
+SUM = directml.ReduceDesc(function=ReduceFunction.SUM, input=f32(2, 3), output=f32(2, 1), axes=(1,))
+
+CALLS: dict[str, dict[str, Any]] = {"reduce": {"input": WHOLE, "function": ReduceFunction.SUM, "axes": 0}}
+
+REFUSED_DESCS: list[RefusedDesc] = [
+    (SUM, {"output": f32(2, 3)}, "OutputTensor.Sizes must be {2,1}; got {2,3}"),
+    (SUM, {"output": tensor("INT32", 2, 1)}, "must have the same DataType; got FLOAT32 and INT32"),
+    (
+        SUM,
+        {"function": ReduceFunction.ARGMAX},
+        "OutputTensor.DataType must be one of UINT32, INT32, UINT64, INT64; got FLOAT32",
+    ),
+    (SUM, {"axes": (1, 1)}, "Axes must name one or more different dimensions; got {1,1}"),
+    (SUM, {"output": f32(2)}, "InputTensor and OutputTensor must have the same DimensionCount; got 2 and 1"),
+]
+
+REFUSED_CALLS: list[RefusedCall] = [
+    ("reduce", {"function": ReduceFunction.AVERAGE}, InvalidType, "input must be of a floating type; got int32"),
+    ("reduce", {"input": WHOLE > 0}, InvalidType, "input must be of an integer or floating type; got bool"),
+    ("reduce", {"dtype": "uint32"}, InvalidType, "dtype must be the dtype of input, int32; got uint32"),
+    ("reduce", {"axes": (0, 0)}, InvalidDesc, "axes must name different dimensions; got (0, 0)"),
+]

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from cases import Case, ones
+from cases import Case, RefusedCall, RefusedDesc, ones
 from formulas import Arr
+from helpers import f32, tensor
 from pages import tables
 
 from dmljax import directml
-from dmljax.directml import AxisDirection, DataType, TensorDesc
+from dmljax.directml import AxisDirection, DataType, InvalidDesc, InvalidType, TensorDesc
 
 SUPPORT = tables(
     """
@@ -89,3 +90,34 @@ CASES = {
     "CUMULATIVE_SUMMATION": case(directml.CumulativeSummationDesc, np.add, 0, "has_exclusive_sum", None),
     "CUMULATIVE_PRODUCT": case(directml.CumulativeProductDesc, np.multiply, 1, "has_exclusive_product", (0.5, 1.5)),
 }
+
+
+# Refusals
+
+
+ROWS: dict[str, Any] = {"input": f32(1, 1, 2, 3), "output": f32(1, 1, 2, 3), "axis": 3}
+ROWS["axis_direction"] = AxisDirection.INCREASING
+SUMMATION = directml.CumulativeSummationDesc(**ROWS, has_exclusive_sum=False)
+PRODUCT = directml.CumulativeProductDesc(**ROWS, has_exclusive_product=False)
+
+CALLS: dict[str, dict[str, Any]] = {
+    f"cumulative_{name}": {"input": np.ones((2, 3), np.float32), "axis": 0} for name in ("summation", "product")
+}
+
+BROKEN_RULES: list[tuple[dict[str, Any], str]] = [
+    ({"output": tensor("FLOAT16", 1, 1, 2, 3)}, "must have the same DataType; got FLOAT32 and FLOAT16"),
+    ({"output": f32(1, 1, 3, 2)}, "must have the same Sizes; got {1,1,2,3} and {1,1,3,2}"),
+    ({"axis": 4}, "Axis must be less than 4; got 4"),
+]
+REFUSED_DESCS: list[RefusedDesc] = [(desc, *row) for desc in (SUMMATION, PRODUCT) for row in BROKEN_RULES]
+
+REFUSED_CALLS: list[RefusedCall] = [
+    ("cumulative_summation", {"axis": 2}, InvalidDesc, "axis must be in [-2, 2); got 2"),
+    (
+        "cumulative_product",
+        {"input": np.ones(2, bool)},
+        InvalidType,
+        "input must be of an integer or floating type; got bool",
+    ),
+    ("cumulative_summation", {"has_exclusive_sum": 1}, InvalidType, "has_exclusive_sum must be true or false; got 1"),
+]

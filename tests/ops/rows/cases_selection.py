@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from cases import Case, ones
+from cases import Case, RefusedCall, RefusedDesc, ones
 from formulas import Arr, bits_of
+from helpers import f32, tensor
 from pages import merge, of_all, tables
 
 from dmljax import directml
-from dmljax.directml import AxisDirection, DataType, TensorDesc
+from dmljax.directml import AxisDirection, DataType, InvalidDesc, InvalidType, TensorDesc
 
 SUPPORT = tables(
     """
@@ -78,3 +79,37 @@ def case(operator: str) -> Case:
 
 
 CASES = {operator: case(operator) for operator in ("TOP_K", "TOP_K1")}
+
+
+# Refusals
+
+
+TENSORS: dict[str, Any] = {
+    "input": f32(1, 1, 2, 3),
+    "output_value": f32(1, 1, 2, 2),
+    "output_index": tensor("UINT32", 1, 1, 2, 2),
+}
+TOP_K = directml.TopKDesc(**TENSORS, axis=3, k=2)
+TOP_K1 = directml.TopK1Desc(**TENSORS, axis=3, k=2, axis_direction=AxisDirection.DECREASING)
+
+CALLS: dict[str, dict[str, Any]] = {
+    name: {"input": np.ones((2, 3), np.float32), "axis": 1, "k": 1} for name in ("top_k", "top_k1")
+}
+
+BROKEN_RULES: list[tuple[dict[str, Any], str]] = [
+    ({"axis": 4}, "Axis must be less than 4; got 4"),
+    ({"k": 0}, "K must be in [1, 3], the size of InputTensor along axis 3; got 0"),
+    ({"k": 4}, "K must be in [1, 3], the size of InputTensor along axis 3; got 4"),
+    ({"output_value": f32(1, 1, 2, 3)}, "OutputValueTensor.Sizes must be {1,1,2,2}; got {1,1,2,3}"),
+    ({"output_index": tensor("UINT32", 2, 2)}, "must have the same DimensionCount; got 4, 4 and 2"),
+    ({"output_value": tensor("FLOAT16", 1, 1, 2, 2)}, "must have the same DataType; got FLOAT32 and FLOAT16"),
+    ({"output_index": tensor("INT32", 1, 1, 2, 2)}, "DataType must be one of UINT32, UINT64; got INT32"),
+]
+REFUSED_DESCS: list[RefusedDesc] = [(desc, *row) for desc in (TOP_K, TOP_K1) for row in BROKEN_RULES]
+
+REFUSED_CALLS: list[RefusedCall] = [
+    ("top_k", {"k": 0}, InvalidDesc, "k must be in [1, 3], the size of input along axis 1; got 0"),
+    ("top_k", {"k": 4}, InvalidDesc, "k must be in [1, 3], the size of input along axis 1; got 4"),
+    ("top_k1", {"axis": 2}, InvalidDesc, "axis must be in [-2, 2); got 2"),
+    ("top_k", {"dtype": np.float32}, InvalidType, "dtype must be an integer type; got float32"),
+]

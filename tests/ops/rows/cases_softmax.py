@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from cases import Case, Elementwise, ones
+from cases import Case, Elementwise, RefusedCall, RefusedDesc, ones
 from formulas import Arr, argmax
+from helpers import f32, tensor
 from pages import merge, of_all, tables
 
 from dmljax import directml
-from dmljax.directml import DataType, TensorDesc
+from dmljax.directml import DataType, InvalidDesc, InvalidType, TensorDesc
 
 OF_ROWS = "ACTIVATION_HARDMAX ACTIVATION_LOG_SOFTMAX ACTIVATION_SOFTMAX"
 OF_AXES = "ACTIVATION_HARDMAX1 ACTIVATION_LOG_SOFTMAX1 ACTIVATION_SOFTMAX1"
@@ -82,3 +83,55 @@ CASES = {
     "ACTIVATION_HARDMAX": Case(("input",), hardmax_desc, lambda desc, input: hardmax(input)),
     "ACTIVATION_HARDMAX1": Case(("input",), hardmax1_desc, lambda desc, input: hardmax(input, axes=desc.axes)),
 }
+
+
+# Refusals
+
+SOFTMAX = ["softmax", "log_softmax"]
+BOTH = [*SOFTMAX, "hardmax"]
+ONES = np.ones((2, 3), np.float32)
+LIKE: dict[str, Any] = {"input": f32(2, 3), "output": f32(2, 3)}
+OF_LAST = [directml.ActivationSoftmaxDesc, directml.ActivationLogSoftmaxDesc, directml.ActivationHardmaxDesc]
+AXES_DESCS = [directml.ActivationSoftmax1Desc, directml.ActivationLogSoftmax1Desc, directml.ActivationHardmax1Desc]
+HARDMAX = directml.ActivationHardmaxDesc(**LIKE)
+DEEP = dict.fromkeys(("input", "output"), f32(2, 3, 4))
+
+CALLS: dict[str, dict[str, Any]] = {
+    f"activation_{name}{version}": {"input": ONES} for name in BOTH for version in ("", "1")
+}
+
+REFUSED_DESCS: list[RefusedDesc] = [
+    *((kind(**LIKE), DEEP, "InputTensor.Sizes must be 1 before the last two; got {2,3,4}") for kind in OF_LAST),
+    *((kind(**LIKE, axes=(1,)), {"axes": (2,)}, "Axes[0] must be less than 2; got 2") for kind in AXES_DESCS),
+    *(
+        (kind(**LIKE, axes=(1,)), {"axes": (1, 1)}, "one or more different dimensions; got {1,1}")
+        for kind in AXES_DESCS
+    ),
+    *((kind(**LIKE, axes=(1,)), {"axes": ()}, "one or more different dimensions; got {}") for kind in AXES_DESCS),
+    (HARDMAX, {"output": tensor("FLOAT16", 2, 3)}, "must have the same DataType; got FLOAT32 and FLOAT16"),
+    (HARDMAX, {"output": f32(1, 2, 3)}, "must have the same DimensionCount; got 2 and 3"),
+    (HARDMAX, {"output": f32(3, 2)}, "must have the same Sizes; got {2,3} and {3,2}"),
+    (HARDMAX, {"input": tensor("FLOAT64", 2, 3)}, "InputTensor.DataType must be one of FLOAT32, ...; got FLOAT64"),
+]
+
+REFUSED_CALLS: list[RefusedCall] = [
+    *(
+        (f"activation_{name}", {"input": ONES.astype(int)}, InvalidType, "input must be of a floating type; got int")
+        for name in SOFTMAX
+    ),
+    *(
+        (f"activation_{name}", {"input": ONES[0, 0]}, InvalidDesc, "must have at least 1 dimension; got 0")
+        for name in BOTH
+    ),
+    *(
+        (f"activation_{name}1", {"axes": axes}, InvalidDesc, message)
+        for name in BOTH
+        for axes, message in (
+            ((0, -2), "axes must name different dimensions; got (0, -2)"),
+            ((0, 2), "axes must be in [-2, 2); got 2"),
+            (-3, "axes must be in [-2, 2); got -3"),
+        )
+    ),
+    ("activation_hardmax1", {"axes": 0.0}, InvalidType, "axes must be an integer; got 0.0"),
+    ("activation_hardmax1", {"axes": [True]}, InvalidType, "axes[0] must be an integer; got True"),
+]

@@ -1,7 +1,6 @@
 """Normalizations; examples run in test_every_operator.py."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import cases_normalization as oracles
@@ -10,13 +9,12 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases_normalization import assert_near
-from helpers import FULL, GATE, assert_same_bits, check_refused, f32, mesh_of, needs_x64, refuses, tensor
+from cases_normalization import BATCH_NORM, MEAN_VARIANCE_NORM, TRAINING_NORM, assert_near, normalization_desc
+from helpers import FULL, GATE, assert_same_bits, f32, mesh_of, needs_x64, refuses
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 import dmljax
 from dmljax import directml
-from dmljax.directml import DataType
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.standard_normal((2, 3, 4, 5)).astype(np.float32)
@@ -396,60 +394,6 @@ def test_statistics_of_a_sharded_batch_cover_the_whole_batch(axis_type: AxisType
 
 # Refusals
 
-ROW, ONE = np.ones((2, 3), np.float32), np.ones((1, 1), np.float32)
-PARAMETERS = dict.fromkeys(("mean", "variance", "scale"), ONE)
-CALLS: dict[str, dict[str, Any]] = {
-    "batch_normalization": {**PARAMETERS, "bias": ONE},
-    "batch_normalization_grad": {**PARAMETERS, "input_gradient": ROW},
-    "batch_normalization_training": {"scale": ONE, "bias": ONE},
-    "batch_normalization_training_grad": {**PARAMETERS, "input_gradient": ROW},
-    "mean_variance_normalization1": {"axes": 0},
-    "mean_variance_normalization2": {"axes": 0},
-    "local_response_normalization": {"local_size": 3},
-    "local_response_normalization_grad": {"local_size": 3},
-    "lp_normalization": {"axis": 1},
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "message"),
-    [
-        ("batch_normalization", {"mean": ONE.astype(np.float16)}, "mean must be of float32, as input is; got float16"),
-        ("batch_normalization", {"epsilon": ONE}, "epsilon must be a scalar; got shape"),
-        ("batch_normalization", {"input": ROW.astype(int)}, "input must be of a floating type; got int"),
-        ("batch_normalization_grad", {"input_gradient": ROW[:1]}, "input_gradient must have the shape ...; got (1, 3)"),
-        ("batch_normalization_training", {"fused_add": ROW[:1]}, "fused_add must have the shape of input, (2, 3); got"),
-        ("batch_normalization_training", {"bias": np.ones(2)}, "bias must have the shape of scale, (1, 1); got (2,)"),
-        (
-            "batch_normalization_training",
-            {"input": ROW[0], "scale": None, "bias": None},
-            "input must have at least 2 dimensions; got 1",
-        ),
-        ("mean_variance_normalization", {}, "input must have at least 3 dimensions; got 2"),
-        ("mean_variance_normalization", {"cross_channel": 1}, "cross_channel must be true or false; got 1"),
-        ("mean_variance_normalization1", {"axes": 2}, "axes must be in [-2, 2); got 2"),
-        ("mean_variance_normalization2", {"input": 1.0}, "input must have at least 1 dimension; got 0"),
-        ("local_response_normalization", {"cross_channel": False}, "input must have at least 3 dimensions; got 2"),
-        ("local_response_normalization", {"input": ROW[0]}, "must have at least 2 dimensions; got 1"),
-        ("local_response_normalization_grad", {"input_gradient": ROW[:1]}, "the shape of input, (2, 3); got (1, 3)"),
-        (
-            "batch_normalization",
-            {"input": IMAGES, "mean": np.ones(4, np.float32)},
-            "mean must have one number for each of the 3 channels of input, or for all; got (4,)",
-        ),
-        (
-            "mean_variance_normalization1",
-            {"input": IMAGES, "axes": -1, "scale": np.ones(3, np.float32)},
-            "got (3,) (for one number per channel, reshape to (3, 1, 1))",
-        ),
-        ("lp_normalization", {"axis": -3}, "axis must be in [-2, 2); got -3"),
-        ("lp_normalization", {"input": np.ones(3, np.int32), "axis": 0}, "input must be of a floating type; got int32"),
-    ],
-)
-def test_a_wrong_call_is_refused(name: str, change: dict[str, Any], message: str) -> None:
-    with refuses(f"{name}: ...{message}"):
-        getattr(dmljax, name)(**{"input": ROW} | CALLS.get(name, {}) | change)
-
 
 @GATE
 def test_one_number_for_each_channel_needs_no_other_dimension() -> None:
@@ -506,84 +450,38 @@ def test_rows_may_have_one_element_by_no_axes_or_no_dimensions(name: str) -> Non
     assert_same_bits(function(IMAGES[0, 0, 0, 0], axes=()), np.float32(0))
 
 
-def desc_of(name: str, **changes: Any) -> Any:
-    """The family's case of an operator, with other members."""
-    desc: Any = oracles.CASES[name].make({"input": DataType.FLOAT32}, 4)
-    return replace(desc, **changes)
-
-
-BATCH, TRAINING = "BATCH_NORMALIZATION", "BATCH_NORMALIZATION_TRAINING"
-MEAN_VARIANCE = "MEAN_VARIANCE_NORMALIZATION"
-RESPONSE = "LOCAL_RESPONSE_NORMALIZATION"
-HALF = tensor("FLOAT16", 1, 2, 3, 4)
-OF_MEAN = ("mean", "variance", "scale", "output_scale_gradient", "output_bias_gradient")
-OF_SCALE = ("scale", "bias", "output_mean", "output_variance")
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "message"),
-    [
-        (BATCH, {"scale": f32(1, 2, 3, 1), "mean": f32(1, 2, 2, 1)}, "MeanTensor must have a shape that broadcasts to"),
-        (BATCH, {"bias": f32(2, 1, 1, 1)}, "BiasTensor must have a shape that broadcasts ...; got {2,1,1,1}"),
-        (BATCH, {"bias": f32(1, 1, 1)}, "must have the same DimensionCount; got 3, 4,"),
-        (BATCH, {"input": HALF}, "must have the same DataType; got"),
-        (BATCH, {"output": f32(1, 2, 3, 5)}, "InputTensor and OutputTensor must have the same Sizes"),
-        *(
-            (f"{name}_GRAD", {field: f32(1, 2, 3, 4)}, "MeanTensor, VarianceTensor, ScaleTensor, ... the same Sizes")
-            for name in (BATCH, TRAINING)
-            for field in ("scale", "output_bias_gradient")
-        ),
-        (f"{BATCH}_GRAD", {"output_gradient": f32(1, 1, 3, 4)}, "InputTensor, InputGradientTensor and"),
-        (f"{TRAINING}_GRAD", dict.fromkeys(OF_MEAN, f32(1, 1, 2, 1)), "MeanTensor must have a shape that broadcasts"),
-        (TRAINING, {"bias": f32(1, 1, 1, 1)}, "BiasTensor, OutputMeanTensor, OutputVarianceTensor and ScaleTensor"),
-        (TRAINING, {"fused_add": f32(1, 2, 3, 1)}, "FusedAddTensor, InputTensor and OutputTensor must have the same"),
-        (TRAINING, dict.fromkeys(OF_SCALE, f32(1, 2, 1, 3)), "ScaleTensor must have a shape that broadcasts to"),
-        (
-            TRAINING,
-            {"fused_activation": directml.ActivationSoftmaxDesc(input=HALF, output=HALF)},
-            "FusedActivation.Type must be an activation that can be fused",
-        ),
-        (f"{MEAN_VARIANCE}1", {"bias": f32(1, 3, 2, 2)}, "BiasTensor must have a shape that broadcasts to"),
-        (f"{MEAN_VARIANCE}1", {"axes": (1, 1)}, "Axes must name one or more different dimensions"),
-        (f"{MEAN_VARIANCE}2", {"axes": (4,)}, "Axes[0] must be less than 4; got 4"),
-        (f"{MEAN_VARIANCE}2", {"axes": ()}, "Axes must name one or more different dimensions"),
-        (MEAN_VARIANCE, {"output": f32(1, 3, 2, 4)}, "InputTensor and OutputTensor must have the same Si"),
-        (
-            f"{MEAN_VARIANCE}2",
-            {"fused_activation": directml.ActivationReluDesc(input=HALF, output=HALF)},
-            "FusedActivation.InputTensor must not be given",
-        ),
-        (RESPONSE, {"local_size": 0}, "LocalSize must be at least 1; got 0"),
-        (f"{RESPONSE}_GRAD", {"local_size": 0}, "LocalSize must be at least 1; got 0"),
-        (f"{RESPONSE}_GRAD", {"input_gradient": f32(2, 5, 2, 1)}, "must have the same Sizes"),
-        ("LP_NORMALIZATION", {"p": 3}, "P must be 1 or 2; got 3"),
-        ("LP_NORMALIZATION", {"axis": 4}, "Axis must be less than 4; got 4"),
-    ],
-)
-def test_a_desc_that_breaks_a_rule_is_refused(name: str, change: dict[str, Any], message: str) -> None:
-    check_refused(desc_of(name), change, message)
-
-
 @pytest.mark.parametrize(
     ("desc", "level", "message"),
     [
-        (desc_of(BATCH, spatial=False), "3_1", "MeanTensor.Sizes must end with {3,4} below ...; got {3,1}"),
-        (desc_of(BATCH, spatial=False, mean=f32(1, 1, 3, 4)), "3_1", "VarianceTensor.Sizes must end with {3,4} below"),
         (
-            desc_of(BATCH, fused_activation=directml.ActivationGeluDesc()),
+            normalization_desc(BATCH_NORM, spatial=False),
+            "3_1",
+            "MeanTensor.Sizes must end with {3,4} below ...; got {3,1}",
+        ),
+        (
+            normalization_desc(BATCH_NORM, spatial=False, mean=f32(1, 1, 3, 4)),
+            "3_1",
+            "VarianceTensor.Sizes must end with {3,4} below",
+        ),
+        (
+            normalization_desc(BATCH_NORM, fused_activation=directml.ActivationGeluDesc()),
             "3_1",
             "FusedActivation.Type must be one of DML_FEATURE_LEVEL_3_1",
         ),
         *(
             (
-                desc_of(f"{MEAN_VARIANCE}{version}", **{absent: None}),
+                normalization_desc(f"{MEAN_VARIANCE_NORM}{version}", **{absent: None}),
                 "5_1",
                 f"{absent.title()}Tensor must be given below DML_FEATURE_LEVEL_5_2, if {other}Tensor is; got none",
             )
             for version in ("", "1")
             for absent, other in (("scale", "Bias"), ("bias", "Scale"))
         ),
-        (desc_of(f"{MEAN_VARIANCE}1", scale=f32(1, 1, 1, 4)), "3_1", "ScaleTensor.Sizes[1] must be 3 below ...; got 1"),
+        (
+            normalization_desc(f"{MEAN_VARIANCE_NORM}1", scale=f32(1, 1, 1, 4)),
+            "3_1",
+            "ScaleTensor.Sizes[1] must be 3 below ...; got 1",
+        ),
     ],
 )
 def test_a_desc_is_refused_at_a_level(desc: Any, level: str, message: str) -> None:
@@ -594,14 +492,14 @@ def test_a_desc_is_refused_at_a_level(desc: Any, level: str, message: str) -> No
 @pytest.mark.parametrize(
     ("desc", "level"),
     [
-        (desc_of(BATCH, spatial=False), "4_0"),
-        (desc_of(BATCH, spatial=False, mean=f32(1, 2, 3, 4), variance=f32(1, 1, 3, 4)), "1_0"),
-        (desc_of(f"{MEAN_VARIANCE}1", scale=None), "5_2"),
-        (desc_of(f"{MEAN_VARIANCE}1", scale=None, bias=None), "2_1"),
-        (desc_of(f"{MEAN_VARIANCE}1", scale=f32(1, 1, 1, 1)), "4_0"),
-        (desc_of(MEAN_VARIANCE, bias=None), "5_2"),
-        (desc_of(MEAN_VARIANCE, scale=f32(1, 1, 1, 1)), "1_0"),
-        (desc_of(TRAINING, fused_add=None), "4_1"),
+        (normalization_desc(BATCH_NORM, spatial=False), "4_0"),
+        (normalization_desc(BATCH_NORM, spatial=False, mean=f32(1, 2, 3, 4), variance=f32(1, 1, 3, 4)), "1_0"),
+        (normalization_desc(f"{MEAN_VARIANCE_NORM}1", scale=None), "5_2"),
+        (normalization_desc(f"{MEAN_VARIANCE_NORM}1", scale=None, bias=None), "2_1"),
+        (normalization_desc(f"{MEAN_VARIANCE_NORM}1", scale=f32(1, 1, 1, 1)), "4_0"),
+        (normalization_desc(MEAN_VARIANCE_NORM, bias=None), "5_2"),
+        (normalization_desc(MEAN_VARIANCE_NORM, scale=f32(1, 1, 1, 1)), "1_0"),
+        (normalization_desc(TRAINING_NORM, fused_add=None), "4_1"),
     ],
 )
 def test_a_desc_is_allowed_from_a_level_on(desc: Any, level: str) -> None:
@@ -610,10 +508,10 @@ def test_a_desc_is_allowed_from_a_level_on(desc: Any, level: str) -> None:
 
 def test_a_desc_computes_without_its_optional_tensors() -> None:
     x = RNG.standard_normal((2, 3, 2, 4)).astype(np.float32)
-    desc = desc_of(f"{MEAN_VARIANCE}2", scale=None, bias=None, use_mean=True, fused_activation=RELU)
+    desc = normalization_desc(f"{MEAN_VARIANCE_NORM}2", scale=None, bias=None, use_mean=True, fused_activation=RELU)
     result = directml.lower(desc)(x)
     expected = oracles.mean_variance_normalized(x, None, None, 0.25, axes=desc.axes)
     assert_near(result, np.maximum(expected, 0))
-    scale = np.full(desc_of(f"{MEAN_VARIANCE}1").scale.sizes, 2, np.float32)
-    result = directml.lower(desc_of(f"{MEAN_VARIANCE}1", bias=None))(x, scale)
+    scale = np.full(normalization_desc(f"{MEAN_VARIANCE_NORM}1").scale.sizes, 2, np.float32)
+    result = directml.lower(normalization_desc(f"{MEAN_VARIANCE_NORM}1", bias=None))(x, scale)
     assert_near(result, 2 * expected)

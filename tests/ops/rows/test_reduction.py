@@ -327,39 +327,6 @@ def test_reducing_nothing_gives_the_empty_sum_or_product() -> None:
         assert dmljax.reduce(nothing, function=function, axes=0).shape == (1, 0, 3)
 
 
-WHOLE = np.ones(3, np.int32)
-SUM = directml.ReduceDesc(function=F.SUM, input=f32(2, 3), output=f32(2, 1), axes=(1,))
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ({"function": F.AVERAGE}, InvalidType, "input must be of a floating type; got int32"),
-        ({"input": WHOLE > 0}, InvalidType, "input must be of an integer or floating type; got bool"),
-        ({"dtype": "uint32"}, InvalidType, "dtype must be the dtype of input, int32; got uint32"),
-        ({"axes": (0, 0)}, InvalidDesc, "axes must name different dimensions; got (0, 0)"),
-    ],
-)
-def test_wrong_calls_of_reduce_are_refused(change: dict[str, Any], error: type[Exception], message: str) -> None:
-    with refuses(f"reduce: {message}", error):
-        given: dict[str, Any] = {"input": WHOLE, "function": F.SUM, "axes": 0}
-        dmljax.reduce(**given | change)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"output": f32(2, 3)}, "OutputTensor.Sizes must be {2,1}; got {2,3}"),
-        ({"output": tensor("INT32", 2, 1)}, "must have the same DataType; got FLOAT32 and INT32"),
-        ({"function": F.ARGMAX}, "OutputTensor.DataType must be one of UINT32, INT32, UINT64, INT64; got FLOAT32"),
-        ({"axes": (1, 1)}, "Axes must name one or more different dimensions; got {1,1}"),
-        ({"output": f32(2)}, "InputTensor and OutputTensor must have the same DimensionCount; got 2 and 1"),
-    ],
-)
-def test_a_desc_of_reduce_that_breaks_a_rule_is_refused(change: dict[str, Any], message: str) -> None:
-    check_refused(SUM, change, message)
-
-
 def test_each_function_has_its_own_type_and_rank_tables() -> None:
     data_types = [data_type for data_type in DataType if data_type is not DataType.UNKNOWN]
     for function, tables in cases.SUPPORT_BY_FUNCTION.items():

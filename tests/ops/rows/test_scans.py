@@ -14,19 +14,14 @@ from helpers import (
     assert_same_bits,
     assert_same_trees,
     at_once,
-    check_refused,
     collectives,
-    f32,
     mesh_of,
     random_array,
-    refuses,
-    tensor,
 )
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 import dmljax
-from dmljax import directml
-from dmljax.directml import AxisDirection, InvalidDesc, InvalidType
+from dmljax.directml import AxisDirection
 
 INCREASING, DECREASING = AxisDirection.INCREASING, AxisDirection.DECREASING
 WAYS = list(itertools.product(AxisDirection, (False, True)))
@@ -168,38 +163,3 @@ def test_empty_arrays_stay_empty() -> None:
     for function in (summed, multiplied):
         assert function(np.zeros((0, 3), np.float32)).shape == (0, 3)
         assert function(np.zeros((3, 0), np.int32)).shape == (3, 0)
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "error", "message"),
-    [
-        ("summation", {"axis": 2}, InvalidDesc, "axis must be in [-2, 2); got 2"),
-        ("product", {"input": np.ones(2, bool)}, InvalidType, "input must be of an integer or floating type; got bool"),
-        ("summation", {"has_exclusive_sum": 1}, InvalidType, "has_exclusive_sum must be true or false; got 1"),
-    ],
-)
-def test_wrong_calls_are_refused(name: str, change: dict[str, Any], error: type[Exception], message: str) -> None:
-    with refuses(f"cumulative_{name}: {message}", error):
-        getattr(dmljax, f"cumulative_{name}")(**{"input": np.ones((2, 3), np.float32), "axis": 0} | change)
-
-
-MEMBERS: dict[str, Any] = {"input": f32(1, 1, 2, 3), "output": f32(1, 1, 2, 3), "axis": 3, "axis_direction": INCREASING}
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"output": tensor("FLOAT16", 1, 1, 2, 3)}, "must have the same DataType; got FLOAT32 and FLOAT16"),
-        ({"output": f32(1, 1, 3, 2)}, "must have the same Sizes; got {1,1,2,3} and {1,1,3,2}"),
-        ({"axis": 4}, "Axis must be less than 4; got 4"),
-    ],
-)
-@pytest.mark.parametrize(
-    "desc",
-    [
-        directml.CumulativeSummationDesc(**MEMBERS, has_exclusive_sum=False),
-        directml.CumulativeProductDesc(**MEMBERS, has_exclusive_product=False),
-    ],
-)
-def test_a_desc_that_breaks_a_rule_is_refused(desc: Any, change: dict[str, Any], message: str) -> None:
-    check_refused(desc, change, message)
