@@ -72,7 +72,7 @@ def test_numbers_are_as_short_as_their_cells() -> None:
     assert texts(draw(numbers)) == [["0.333", "-0.333", "16777217", "1e+30", "1.4e-45", "-0"]]
 
 
-def test_results_stand_below_an_arrow_that_points_down_if_they_do_not_fit() -> None:
+def test_results_that_do_not_fit_are_below_an_arrow_that_points_down() -> None:
     def places(wide: int) -> dict[str, tuple[int, int]]:
         figure: Any = draw({"x": np.zeros(wide), "z": np.zeros(2)}, {"y": np.zeros(5)}, heading="f(x, z)")
         assert figure.get_suptitle() == "f(x, z)"

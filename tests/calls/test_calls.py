@@ -270,7 +270,7 @@ def test_anything_but_a_numeric_dtype_is_refused(dtype: Any) -> None:
         dmljax.diagonal_matrix1(None, 1, output_sizes=(2, 2), dtype=dtype)
 
 
-def test_python_numbers_of_any_class_count_by_value() -> None:
+def test_a_python_number_of_any_class_is_read_by_value() -> None:
     class Level(enum.IntEnum):
         HIGH = 7
 

@@ -42,7 +42,7 @@ def changed(folder: Path, text: Any, *path: str) -> None:
 
 
 @GATE
-def test_a_folder_tells_what_it_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_check_describes_a_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     changed(folder, "llama", "model", "type")
     changed(folder, HEADS, "model", "decoder", "num_attention_heads")
     kinds = "17.3 kB of 4-bit codes, 19.8 kB of other weights and 8.64 kB of scales and zero points"
@@ -57,7 +57,7 @@ def test_a_folder_tells_what_it_is(folder: Path, capsys: pytest.CaptureFixture[s
     ]
 
 
-def test_a_program_reads_what_a_folder_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_check_describes_a_folder_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = json.loads("".join(run_check(capsys, folder, "--json")))
     blocks = HIDDEN // 16 * (HEADS + 2 * 2) * 16 + HEADS * HIDDEN  # of codes, in a layer
     assert report["model"]["weight_bytes"]["4-bit codes"] == 8 * (LAYERS * blocks + HIDDEN // 16 * VOCABULARY)
@@ -191,7 +191,7 @@ def checked(tmp_path: Path, capsys: pytest.CaptureFixture[str], *given: Any, sta
     return "\n".join(run_check(capsys, tmp_path / "model.onnx", status=status))
 
 
-def test_open_sizes_that_would_not_fit_are_no_findings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_open_sizes_that_might_not_fit_are_not_findings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     heads = {"num_heads": 6, "domain": "com.microsoft"}
     nodes = [helper.make_node("MultiHeadAttention", ["x", "x", "x"], ["y"], **heads)]
     assert "no findings" in checked(tmp_path, capsys, nodes, [value("x", FLOAT, ["b", "n", "d"])])
@@ -207,7 +207,7 @@ def test_open_sizes_that_would_not_fit_are_no_findings(tmp_path: Path, capsys: p
     assert "no findings" in checked(tmp_path, capsys, nodes, inputs)
 
 
-def test_what_a_call_must_decide_is_no_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sizes_left_to_the_call_are_not_findings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     nodes = [helper.make_node("Expand", ["x", "sizes"], ["e"]), helper.make_node("RandomNormalLike", ["e"], ["y"])]
     inputs = [value("x", FLOAT, [1]), value("sizes", INT64, [2])]
     assert "no findings" in checked(tmp_path, capsys, nodes, inputs)

@@ -166,7 +166,9 @@ def without_times(printed: str) -> str:
 # run
 
 
-def test_options_of_time(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_set_iterations_runs_and_times(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     ticks = itertools.count()
     clock = SimpleNamespace(perf_counter=lambda: next(ticks) / 1000, sleep=time.sleep)
     monkeypatch.setattr("dmljax.dxdispatch.execution.time", clock)
@@ -268,7 +270,7 @@ def test_commands_are_printed_as_they_run(capsys: pytest.CaptureFixture[str]) ->
     ]
 
 
-def test_a_program_reads_the_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_results_are_written_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     resources = {"x": listed("FLOAT32", ["nan", "inf", "-inf", 0.1]), "y": zeros("FLOAT32", 4), "z": zeros("UINT8", 2)}
     commands = [
         dispatch("max", InputTensor="x", OutputTensor="y"),
@@ -289,7 +291,7 @@ def test_a_program_reads_the_results(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert rest[3] == {"type": "writeFile", "resource": "z", "path": str(tmp_path / "z.dat")}
 
 
-def test_a_program_reads_the_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_are_written_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_model(tmp_path, {"x": 3})
     assert main(["run", str(path), "--json"]) == 2
     out, err = capsys.readouterr()
@@ -432,9 +434,7 @@ def test_commands_that_compile_for_chips_run_in_a_process_of_their_own(
     assert capfd.readouterr().err == "error: none.onnx: no such file\n"
 
 
-def test_what_takes_long_is_told_on_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_slow_work_is_named_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def thread(target: Any, **_: Any) -> Any:
         return SimpleNamespace(start=target, is_alive=lambda: False)
 
@@ -518,7 +518,7 @@ def test_several_models_run_one_after_the_other(capsys: pytest.CaptureFixture[st
     assert [json.loads(line)["device"] for line in capsys.readouterr().out.splitlines()] == ["cpu", "cpu"]
 
 
-def test_a_serialized_graph_is_taken_as_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_serialized_graph_runs_as_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = MODELS / "gemm.bin"  # x @ w + b, of x = [0, 1]
     graph = dmljax.serialized.load(path)
     expected = dmljax.directml.lower(graph)(np.array([[[[0, 1]]]], np.float32))
@@ -547,7 +547,7 @@ def test_a_model_is_read_from_the_standard_input() -> None:
     assert ran.stdout.decode().endswith(ROUTED)
 
 
-def test_findings_come_in_the_order_of_their_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_findings_are_in_line_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "model.json"
     path.write_text('{"commands": [\n{"type": "walk"}],\n"dispatchables": {\n"a": 3},\n"resources": {\n"x": 3}}')
     assert main(["check", str(path), "--json"]) == 1

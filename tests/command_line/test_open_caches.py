@@ -47,7 +47,7 @@ def test_attention_decides_the_sizes_of_caches() -> None:
     assert open_caches(dmljax.onnx.load(small_network())) == OpenCaches({}, {})
 
 
-def test_given_sizes_come_first() -> None:
+def test_sizes_from_the_user_come_first() -> None:
     caches = OpenCaches({"size": 16}, TOTALS)
     assert caches.with_sizes({}) == {"size": 16, "total": 2}
     assert caches.with_sizes({"past": 7}, 3) == {"size": 16, "past": 7, "total": 10}
@@ -122,7 +122,7 @@ def test_an_artifact_takes_any_past(path: str, tmp_path: Path) -> None:
 
 
 @FULL
-def test_sizes_of_an_artifact_may_be_given(path: str, tmp_path: Path) -> None:
+def test_an_artifact_takes_sizes_from_the_user(path: str, tmp_path: Path) -> None:
     file = tmp_path / "model.bin"
     options = ["-f", "length:1", "-f", "past:6", "-o", str(file)]
     assert main(["compile", path, "--for", "cpu", *options]) == 0

@@ -128,7 +128,7 @@ def changed(name: str, **fields: Any) -> Callable[[Path], object]:
     return write
 
 
-def test_a_right_folder_has_no_findings(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_valid_folder_has_no_findings(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = run_command(capsys, "check", folder).out
     assert text == f"{folder}: no findings, no nodes that ONNX Runtime's DirectML provider leaves to the CPU\n"
     report = json.loads(run_command(capsys, "check", folder, "--json").out)

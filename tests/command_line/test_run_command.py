@@ -113,7 +113,7 @@ def test_sizes_are_given_as_dxdispatch_takes_them(path: str, capsys: Any) -> Non
         assert f"y: float32{expected} " in capsys.readouterr().out
 
 
-def test_an_input_with_a_default_may_be_given(tmp_path: Path, capsys: Any) -> None:
+def test_an_input_with_a_default_may_be_set(tmp_path: Path, capsys: Any) -> None:
     inputs = [value("x", FLOAT, [2]), value("w", FLOAT, [2])]
     proto = model([helper.make_node("Mul", ["x", "w"], ["y"])], inputs, ["y"], {"w": np.zeros(2, "float32")})
     path = tmp_path / "product.onnx"
@@ -189,7 +189,7 @@ def test_a_valid_model_has_no_findings(path: str, capsys: Any) -> None:
     assert capsys.readouterr().out.startswith(f"{path}: no findings, no nodes that ONNX Runtime's")
 
 
-def test_every_operator_that_the_provider_has_has_a_handler() -> None:
+def test_every_operator_of_the_provider_has_a_handler() -> None:
     assert len(KERNELS) == 164
     assert [operator for operator in KERNELS if ("", operator) not in REGISTRY.handlers] == []
 

@@ -65,7 +65,7 @@ def test_a_compiled_model_runs_without_dmljax(tmp_path: Path, capsys: pytest.Cap
     assert printed_without_dmljax(code, tmp_path) == ["(2, 3, 10)"]
 
 
-def test_an_exported_program_is_not_taken_for_a_model(
+def test_an_exported_program_is_not_mistaken_for_a_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -244,7 +244,7 @@ def test_weights_of_other_names_and_types_are_named(divided: Any, capsys: pytest
     ]
 
 
-def test_weights_of_another_model_are_told_by_their_checksum(
+def test_weights_of_another_model_are_detected_by_their_checksum(
     divided: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (finding,) = checked(divided | {"shift": divided["shift"] + 1}, capsys)
@@ -263,7 +263,7 @@ def test_weights_of_another_model_are_told_by_their_checksum(
         ("whole model.npz", "whole must be an artifact for several chips, because others include their weights"),
     ],
 )
-def test_files_that_are_no_artifact_and_weights_are_refused(
+def test_files_other_than_artifacts_and_weights_are_refused(
     files: str, message: str, divided: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("cut.npz").write_bytes(Path("model.npz").read_bytes()[:400])

@@ -24,7 +24,7 @@ class Terminal(StringIO):
             self.has_all.set()
 
 
-def test_long_work_says_what_it_is_and_then_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_work_is_named_and_then_shows_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal, "PATIENCE", 0.001)
     monkeypatch.setattr(terminal, "SIGN_OF_LIFE", 0.002)
     monkeypatch.setattr(sys, "stderr", written := Terminal(3))
@@ -34,7 +34,7 @@ def test_long_work_says_what_it_is_and_then_that_it_goes_on(monkeypatch: pytest.
     assert (first, second) == ("compiling a model", "compiling a model: 0 s")
 
 
-def test_short_work_and_files_get_no_sign(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fast_work_and_files_show_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", written := Terminal(1))
     with terminal.announce("compiling a model"):
         pass

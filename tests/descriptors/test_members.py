@@ -399,7 +399,7 @@ def test_wrong_json_is_refused_by_the_member(changes: dict[str, Any], message: s
         directml.from_json({"Type": spelled["Type"], "Desc": spelled["Desc"] | changes})
 
 
-def test_a_wrong_tensor_of_an_array_is_refused_by_its_place() -> None:
+def test_a_wrong_tensor_of_an_array_is_refused_by_its_index() -> None:
     with pytest.raises(InvalidType, match=r"InputTensors\[1\] must be a TensorDesc; got int"):
         MockJoinDesc(inputs=(matrix(3), 3), output=matrix(4), axis=1)  # type: ignore[arg-type]
     spelled = directml.to_json(joining(3, 1))

@@ -109,7 +109,7 @@ def test_every_argument_and_result_has_a_line() -> None:
             assert re.fullmatch(r"[A-Z0-9`].{,98}\.", line), f"{operator.function.__name__}: {name}: {line}"
 
 
-def test_a_line_stands_once_and_is_of_an_argument() -> None:
+def test_each_line_is_unique_and_describes_an_argument() -> None:
     everywhere, taken = lines_in(ops.__doc__), Counter[str]()
     for family, functions in families().items():
         shared, parameters = lines_in(family.__doc__), Counter[str]()

@@ -53,7 +53,7 @@ def test_the_files_named_in_the_readme_exist() -> None:
     assert not [link for link in links if not (ROOT / link).exists()]
 
 
-def test_what_an_index_shows_has_no_links_into_the_repository() -> None:
+def test_the_package_index_shows_no_links_into_the_repository() -> None:
     hook = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["metadata"]["hooks"]
     text = README
     for substitution in hook["fancy-pypi-readme"]["substitutions"]:

@@ -54,7 +54,7 @@ def values(resource: Any) -> Any:
         ("FLOAT32", {"valueCount": 1, "valueStart": "nan", "valueDelta": 1}, [np.nan]),
     ],
 )
-def test_initial_values_of_every_form(tmp_path: Path, data_type: str, given: Any, expected: Any) -> None:
+def test_initial_values_may_have_every_form(tmp_path: Path, data_type: str, given: Any, expected: Any) -> None:
     resource = load_model(tmp_path, {"x": listed(data_type, given)}).resources["x"]
     dtype = np.dtype(data_type.removeprefix("DML_TENSOR_DATA_TYPE_").lower())
     assert_same_bits(values(resource)[: len(expected)], np.array(expected, dtype))
@@ -117,7 +117,7 @@ def test_the_input_path_precedes_the_current_folder(tmp_path: Path, monkeypatch:
     assert load("model.json", input_path=tmp_path / "inputs").resources["x"].buffer().tobytes() == b"1234"
 
 
-def test_sizes_and_offsets_in_bytes(tmp_path: Path) -> None:
+def test_sizes_and_offsets_count_bytes(tmp_path: Path) -> None:
     given = listed("FLOAT16", [1, 2, 3], sizeInBytes=13, initialValuesOffsetInBytes=4)
     resource = load_model(tmp_path, {"x": given}).resources["x"]
     expected = b"\0" * 4 + np.array([1, 2, 3], "float16").tobytes()
@@ -348,7 +348,7 @@ def test_all_findings_in_a_part_are_reported(tmp_path: Path) -> None:
     assert fields_reported == [place + field for place, fields in places.items() for field in fields.split()]
 
 
-def test_a_name_that_is_given_twice_is_refused(tmp_path: Path) -> None:
+def test_a_repeated_name_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.json"
     path.write_text(
         '{"resources": {\n"x": {"initialValues": 1},\n"x": {"initialValuesDataType": "INT8",\n'
@@ -759,5 +759,5 @@ def test_model_texts_cannot_act_on_a_terminal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(MODELS.glob("*.json")), ids=lambda path: path.stem)
-def test_our_own_models_are_valid(path: Path) -> None:
+def test_the_models_of_the_repository_are_valid(path: Path) -> None:
     assert not load(path).warnings

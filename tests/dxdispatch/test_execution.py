@@ -45,7 +45,7 @@ def test_models_reproduce_the_pages_examples(name: str) -> None:
         assert_same_bits(one, other)
 
 
-def test_operators_follow_each_other(tmp_path: Path) -> None:
+def test_operators_run_in_sequence(tmp_path: Path) -> None:
     execution = run(load(MODELS / "top1_routing.json"))
     assert execution.values("count").tolist() == [4]
     assert execution.values("pairs")[:8].tolist() == [0, 1, 1, 0, 2, 1, 3, 3]
@@ -349,7 +349,7 @@ def test_images_are_read_and_written(tmp_path: Path, suffix: str, channels: int,
     assert Execution(load_model(tmp_path, natural)).values("y").size == 3 * 16 * 8
 
 
-def test_an_image_that_no_encoder_takes_is_refused(tmp_path: Path) -> None:
+def test_an_image_without_an_encoder_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("PIL.Image", reason="images are an extra")
     command = write_file("x.jpg", dimensions=[1, 1, 1, 70_000])  # JPEG ends at 65,500
     model = load_model(tmp_path, {"x": zeros("FLOAT32", 70_000)}, {}, [command])

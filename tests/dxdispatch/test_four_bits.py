@@ -28,7 +28,7 @@ def bytes_and_values(model: DispatchModel, name: str = "x") -> tuple[str, list[i
         ("INT4", {"valueCount": 3, "valueStart": -7, "valueDelta": -1}, "89070000", [-7, -8, 7]),
     ],
 )
-def test_initial_values_of_every_form(
+def test_initial_values_may_have_every_form(
     data_type: str, given: Any, stored: str, expected: list[int], tmp_path: Path
 ) -> None:
     model = load_model(tmp_path, {"x": listed(data_type, given)})

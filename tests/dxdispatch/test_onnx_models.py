@@ -60,7 +60,7 @@ def ran(folder: Path, dispatchables: Any, commands: Any, resources: Any = DATA, 
 
 
 @GATE
-def test_a_network_computes_what_it_does_as_a_function(tmp_path: Path) -> None:
+def test_a_dispatched_network_computes_what_its_function_does(tmp_path: Path) -> None:
     from dmljax.onnx import load as load_onnx
 
     network = small_network()

@@ -179,7 +179,7 @@ def test_data_of_two_dispatches_comes_from_the_buffer(tmp_path: Path) -> None:
     )
 
 
-def test_the_last_writer_is_read(tmp_path: Path) -> None:
+def test_the_last_write_is_read(tmp_path: Path) -> None:
     commands = [
         dispatch("sum", ATensor="x", BTensor="x", OutputTensor="y"),
         dispatch("square", ATensor="x", BTensor="x", OutputTensor="y"),
@@ -261,7 +261,7 @@ def test_owned_tensors_keep_their_initial_values(tmp_path: Path) -> None:
     assert sequences(fuse(model)) == ["square + square + square"]
 
 
-def test_sequences_have_their_own_names(tmp_path: Path) -> None:
+def test_fused_sequences_get_unused_names(tmp_path: Path) -> None:
     twice = [dispatch("sum", ATensor="x", BTensor="x", OutputTensor="y")] * 2
     others = [dispatch("sum + sum", ATensor="x", BTensor="x", OutputTensor="y")] * 2
     dispatchables = {"sum": SUM, "sum + sum": SUM, "sum + sum (2)": SUM}

@@ -257,7 +257,7 @@ def called(attributes: str) -> list[KernelCost]:
     return steps_of("\n".join(lines))
 
 
-def test_pallas_kernels_are_known_by_their_functions() -> None:
+def test_pallas_kernels_are_named_after_their_functions() -> None:
     for attributes, name in {
         'metadata={op_name="jit(f)/jit(flash_attention)/pallas_call"}': "flash_attention",
         'metadata={op_name="jit(f)/jvp(jit(attention))/flash_dq_block=512/pallas_call"}': "flash_dq_block=512",
@@ -360,7 +360,7 @@ def test_devices_receive_only_the_bytes_they_lack() -> None:
         assert product((x, y), f"f32[8]{{0}} {done}(%x)") == Cost()
 
 
-def test_each_kernel_is_known_by_what_it_computes_or_reads() -> None:
+def test_each_kernel_is_named_after_what_it_computes_or_reads() -> None:
     text = "\n".join(
         [
             "HloModule m",
@@ -378,7 +378,7 @@ def test_each_kernel_is_known_by_what_it_computes_or_reads() -> None:
     ]
 
 
-def test_a_fused_kernel_is_known_by_the_last_of_its_parts() -> None:
+def test_a_fused_kernel_is_named_after_its_last_part() -> None:
     text = "\n".join(
         [
             "HloModule m",

@@ -44,7 +44,7 @@ def perceptron(layers: int, width: int = 256) -> Any:
 
 
 @pytest.mark.parametrize("options", [{}, {"gradient": True}, {"optimizer": "adamw"}, {"dtype": "bfloat16"}])
-def test_kernels_bytes_and_seconds_of_all_layers_follow_from_few(options: dict[str, Any]) -> None:
+def test_costs_of_all_layers_follow_from_those_of_a_few(options: dict[str, Any]) -> None:
     model, x = perceptron(9), jax.ShapeDtypeStruct((64, 256), jnp.float32)
     whole, few = (dmljax.estimate(model, x, target="h100", extrapolate=e, **options) for e in (False, True))
     assert (whole.layers, few.layers) == (0, 9)
@@ -101,7 +101,7 @@ def test_weights_and_inputs_must_be_those_of_the_model() -> None:
         dmljax.estimate(perceptron(6), x, x, target="h100", extrapolate=True)
 
 
-def test_what_does_not_compile_is_told() -> None:
+def test_programs_that_do_not_compile_are_reported() -> None:
     x = jax.ShapeDtypeStruct((2**31, 256), jnp.float32)
     estimate = dmljax.estimate(perceptron(5), x, target="v5e", extrapolate=True)
     assert "memory" in estimate.reason

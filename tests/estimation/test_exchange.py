@@ -53,7 +53,7 @@ SIXTEEN = (tuple(range(16)),)
         ("all-to-all", 160, 160, 150, 80),
     ],
 )
-def test_what_enters_a_machine_is_divided_among_its_chips(
+def test_traffic_into_a_machine_is_divided_among_its_chips(
     collective: str, operand: int, result: int, from_chips: float, from_machines: float
 ) -> None:
     exchange = Exchange(collective, operand, result, SIXTEEN)

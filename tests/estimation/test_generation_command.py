@@ -124,7 +124,7 @@ def test_a_table_has_a_column_for_each_batch_and_chip() -> None:
     assert "v5e:1x2, batch 6: adding a token does not compile: no kernel" in lines
 
 
-def test_figures_of_what_does_not_compile_are_null() -> None:
+def test_figures_of_programs_that_do_not_compile_are_null() -> None:
     figures = generation("no kernel").to_json()
     assert [figures["largest_batch"], figures["tokens_per_second"], figures["peak_bytes"]] == [None] * 3
     assert figures["token_program"]["reason"] == "no kernel"

@@ -93,7 +93,7 @@ def test_divided_weights_exchange_no_more_than_plain_jax(name: str, gradient: bo
     assert ours.peak <= {(LSTM, False): 1.11, (LSTM, True): 1.35}.get((name, gradient), 1.05) * plain.peak
 
 
-def test_tables_are_divided_as_exchanges_least() -> None:
+def test_tables_are_divided_so_that_they_exchange_least() -> None:
     model, _, input = meshes.rivals(GPT)
 
     def exchanged(specs: dict[str, P]) -> int:

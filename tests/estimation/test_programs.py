@@ -102,7 +102,7 @@ def test_kernels_of_dmljax_cost_what_they_declare_on_every_chip(target: str) -> 
 
 
 @pytest.mark.usefixtures("compilers")
-def test_a_loop_of_unknown_length_is_told() -> None:
+def test_a_loop_of_unknown_length_is_reported() -> None:
     def until(x: Any) -> Any:
         return jax.lax.while_loop(lambda x: x[0] < 1, lambda x: x * 2, x)
 
@@ -205,7 +205,7 @@ def test_the_largest_batch_fits_and_a_batch_of_twice_its_size_does_not() -> None
 
 @pytest.mark.parametrize("target", ["h100", "h100:2"])
 @pytest.mark.usefixtures("compilers")
-def test_the_mesh_that_a_user_has_set_is_not_the_targets(target: str) -> None:
+def test_the_users_mesh_is_not_the_targets(target: str) -> None:
     estimates = []
     for mesh in (jax.sharding.Mesh(np.empty((), object), ()), jax.make_mesh((1,), ("x",), (AxisType.Explicit,))):
         with jax.set_mesh(mesh):
@@ -215,7 +215,7 @@ def test_the_mesh_that_a_user_has_set_is_not_the_targets(target: str) -> None:
 
 
 @pytest.mark.usefixtures("compilers")
-def test_weights_without_floats_have_no_gradient_but_inputs_have() -> None:
+def test_weights_without_floats_have_no_gradient_but_inputs_do() -> None:
     weights = {"table": jax.ShapeDtypeStruct((8, 256), jnp.int8)}
 
     def scaled(weights: Any, x: Any) -> Any:
@@ -235,7 +235,7 @@ def test_weights_without_floats_have_no_gradient_but_inputs_have() -> None:
 
 
 @pytest.mark.usefixtures("compilers")
-def test_states_of_other_shapes_than_the_weights_are_whole_on_each_chip() -> None:
+def test_states_shaped_unlike_the_weights_are_whole_on_each_chip() -> None:
     specs = {"w": PartitionSpec("model")}
     options: Any = {"target": "h100:2", "mesh": {"data": 1, "model": 2}, "weights": WEIGHTS, "specs": specs}
     with jax.numpy_dtype_promotion("standard"):
@@ -244,7 +244,7 @@ def test_states_of_other_shapes_than_the_weights_are_whole_on_each_chip() -> Non
 
 
 @pytest.mark.usefixtures("compilers")
-def test_numbers_are_arrays_and_an_input_said_to_be_whole_stays_whole() -> None:
+def test_numbers_are_arrays_and_replicated_inputs_stay_replicated() -> None:
     def plus(weights: Any, x: Any, y: Any) -> Any:
         return layer(weights, x) + y.astype(x.dtype)
 
@@ -266,7 +266,7 @@ def test_static_arguments_are_refused() -> None:
 
 
 @pytest.mark.usefixtures("compilers")
-def test_the_roof_is_that_of_the_chips_own_kernels_on_all_devices() -> None:
+def test_the_roofline_has_the_chips_kernels_on_all_devices() -> None:
     q = jax.ShapeDtypeStruct((2, 2048, 256), jnp.bfloat16)
 
     def attend(q: Any, k: Any, v: Any) -> Any:
@@ -462,7 +462,7 @@ def test_a_division_that_does_not_fit_is_refused(changed: dict[str, Any], messag
 
 
 @pytest.mark.usefixtures("compilers")
-def test_what_is_not_compiled_is_refused_in_a_sentence() -> None:
+def test_work_that_cannot_be_estimated_is_refused_in_a_sentence() -> None:
     whole = jax.ShapeDtypeStruct((8,), jnp.int32)
     with pytest.raises(directml.InvalidDesc, match=r"gradient: needs weights or inputs of floats; got int32\[8\]"):
         dmljax.estimate(jnp.negative, whole, target="h100", gradient=True)

@@ -52,7 +52,7 @@ def test_small_work_takes_the_time_of_its_bytes() -> None:
     assert roof("h100", jnp.matmul, *MATRICES) == pytest.approx(4 * (8 * 16 + 16 * 4 + 8 * 4) / 3.35232e12)
 
 
-def test_only_arguments_that_are_read_and_results_move() -> None:
+def test_only_results_and_arguments_that_are_read_count_as_moved() -> None:
     read = bytes_of(jax.make_jaxpr(lambda x, _, y: (x + 1, y))(array(8), array(9), array(7, dtype=jnp.bfloat16)))
     assert read == 2 * 8 * 4 + 2 * 7 * 2
     assert bytes_of(jax.make_jaxpr(lambda x: x.astype(jnp.int4))(array(8, dtype=jnp.int8))) == 8 + 4

@@ -102,7 +102,7 @@ def test_a_graph_computes_its_nodes_in_any_order() -> None:
         assert_same_bits(lower(one)(x=jnp.asarray(X)), Y)
 
 
-def test_another_constant_may_be_given_and_has_a_gradient() -> None:
+def test_a_constant_may_be_replaced_and_has_a_gradient() -> None:
     function = lower(biased())
     bias = np.array([9, 0, 0], np.float32)
     assert_same_bits(function(X, bias=bias), np.maximum(X + bias, 0))
@@ -148,7 +148,7 @@ def dequantized(reader: str) -> Graph:
 
 
 @pytest.mark.parametrize(("reader", "is_folded"), [("GEMM", True), ("ELEMENT_WISE_ADD", False)])
-def test_constants_are_folded_if_a_call_gains_by_it(reader: str, is_folded: bool) -> None:
+def test_constants_are_folded_if_that_saves_time(reader: str, is_folded: bool) -> None:
     graph = dequantized(reader)
     folded = graph.folded()
     assert ("weight" not in folded.nodes, list(folded.constants) == ["weight.output"]) == (is_folded, is_folded)
@@ -219,7 +219,7 @@ def test_outputs_are_named_and_one_tensor_may_be_output_twice() -> None:
     assert_same_bits(results["y:0"], Y)
 
 
-def test_arrays_of_tensors_and_several_outputs_of_a_node() -> None:
+def test_a_node_may_have_arrays_of_tensors_and_several_outputs() -> None:
     part, whole = TensorDesc("FLOAT32", (2, 2)), TensorDesc("FLOAT32", (2, 4))
     graph = Graph(
         nodes={
@@ -369,7 +369,7 @@ def test_types_of_three_widths_follow_each_other(types: tuple[str, ...]) -> None
     assert_same_bits(lower(graph)(x), through_bytes(graph, x))
 
 
-def test_a_buffer_may_be_said_to_be_larger_than_its_tensor() -> None:
+def test_a_buffer_may_be_larger_than_its_tensor() -> None:
     large = TensorDesc("FLOAT32", (2,), total_tensor_size_in_bytes=16)
     pair, four = TensorDesc("FLOAT32", (2,)), TensorDesc("FLOAT32", (4,))
     graph = chain(identity(pair, large), identity(four, four), input=pair)
@@ -385,7 +385,7 @@ def test_an_output_may_be_a_view_of_its_bytes() -> None:
 # Transformations
 
 
-def test_transformations() -> None:
+def test_graphs_work_under_transformations() -> None:
     function = lower(biased())
     batch = np.stack([X, 2 * X, -X])
     assert_same_bits(jax.vmap(function)(batch), np.stack([function(x) for x in batch]))

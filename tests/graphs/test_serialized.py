@@ -228,7 +228,7 @@ def test_each_operator_is_read_back(operator: str) -> None:
         assert (dict(read.edges), dict(read.outputs)) == (dict(graph.edges), dict(graph.outputs))
 
 
-def test_another_reader_of_flatbuffers_finds_what_is_written() -> None:
+def test_flatbuffers_reads_what_is_written() -> None:
     flatbuffers = pytest.importorskip("flatbuffers")
     types = flatbuffers.number_types
     data = bytearray(serialized.serialize(product()))

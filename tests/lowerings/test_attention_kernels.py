@@ -255,7 +255,7 @@ STRANGE = [(chip, name, number) for chip in CHIPS for name in range(4) for numbe
 
 @pytest.mark.parametrize("case", few_of(STRANGE, ("gpu", 1, np.inf), ("tpu", 3, -np.inf)), ids=str)
 @GATE
-def test_what_is_not_finite_spreads_as_in_the_formula(case: Any, kernels_for: Callable[[str], None]) -> None:
+def test_infinities_and_nan_spread_as_in_the_formula(case: Any, kernels_for: Callable[[str], None]) -> None:
     chip, place, number = case
     arrays = [coarse(1, 40, 4), coarse(1, 40, 4), coarse(1, 40, 4), coarse(1, 1, 40, 40)]
     arrays[place] = arrays[place].at[..., 5, 2].set(number)
@@ -376,7 +376,7 @@ def test_each_device_has_a_kernel_for_its_batches_and_heads(
 
 
 @FULL
-def test_devices_sum_the_slopes_by_a_bias(kernels_for: Callable[[str], None]) -> None:
+def test_devices_sum_the_gradients_of_a_bias(kernels_for: Callable[[str], None]) -> None:
     mesh = mesh_of(AxisType.Auto, batch=2)
     given = (*SMALL, normal(2, 9, 11))
 

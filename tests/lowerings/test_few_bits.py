@@ -75,7 +75,7 @@ CASES = [
 
 @SAMPLED
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_products_are_numpys_on_every_platform(case: Any, lower_for: Callable[[str], None]) -> None:
+def test_products_equal_numpys_on_every_platform(case: Any, lower_for: Callable[[str], None]) -> None:
     platform, bits, zeros, shape, dtype = case
     weights = weights_of(21, -(-shape[-1] // 32), 32, bits, zeros, jnp.dtype(dtype))
     a = jnp.asarray(RNG.standard_normal(shape), dtype)
@@ -155,7 +155,7 @@ def test_derivatives_are_those_of_the_formula(platform: str, lower_for: Callable
 
 @pytest.mark.parametrize("platform", few_of(PLATFORMS, "gpu"))
 @GATE
-def test_batches_of_rows_and_of_weights_are_those_one_by_one(platform: str, lower_for: Callable[[str], None]) -> None:
+def test_batches_of_rows_and_weights_equal_a_loop(platform: str, lower_for: Callable[[str], None]) -> None:
     a = jnp.asarray(RNG.standard_normal((3, 2, 32)), np.float32)
     one, several = weights_of(6, 2, 16, 4), [weights_of(6, 2, 16, 4) for _ in range(3)]
     lower_for(platform)

@@ -73,7 +73,7 @@ class Recurrent(nn.Module):  # type: ignore[misc, name-defined]
 @SAMPLED
 @pytest.mark.parametrize("layer_name", ["LSTM", "GRU", "RNN"])
 @pytest.mark.parametrize("options", [{}, {"bidirectional": True, "batch_first": True}], ids=["forward", "both"])
-def test_a_recurrent_network(layer_name: str, options: dict[str, Any]) -> None:
+def test_a_recurrent_network_equals_onnxruntime(layer_name: str, options: dict[str, Any]) -> None:
     axes = {"x0": {0: "a", 1: "b"}}
     source = export_model(Recurrent(getattr(nn, layer_name), **options), (torch.randn(4, 2, 6),), axes)
     assert_as_onnxruntime(source, [np.random.default_rng(0).standard_normal((7, 3, 6)).astype("float32")])
@@ -125,7 +125,7 @@ class Gpt(nn.Module):  # type: ignore[misc, name-defined]
 IDS = np.array([[1, 4, 2, 16, 0], [3, 3, 9, 11, 7]])
 
 
-def test_a_language_model_without_a_past() -> None:
+def test_a_language_model_without_a_past_equals_onnxruntime() -> None:
     source = export_model(Gpt(), (torch.tensor(IDS),), {"x0": {0: "batch", 1: "length"}})
     assert_as_onnxruntime(source, [IDS[:, :3]])
 
@@ -167,7 +167,7 @@ def convolutional() -> bytes:
     return export_model(Convolutional(), (torch.tensor(IMAGE),), {"x0": {0: "batch"}})
 
 
-def test_a_convolutional_network() -> None:
+def test_a_convolutional_network_equals_onnxruntime() -> None:
     assert_as_onnxruntime(convolutional(), [IMAGE])
 
 
@@ -197,20 +197,20 @@ def test_a_network_is_mapped_and_trained() -> None:
     assert loss(weights) < loss(model.weights)
 
 
-def test_a_block_in_half_precision() -> None:
+def test_a_block_in_half_precision_equals_onnxruntime() -> None:
     network = nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16), nn.Softmax(-1)).half()
     x = torch.randn(3, 16).half()
     (result,) = assert_as_onnxruntime(export_model(network, (x,)), [x.numpy()], 2e-3)
     assert result.dtype == jnp.float16
 
 
-def test_an_encoder_of_a_transformer() -> None:
+def test_a_transformer_encoder_equals_onnxruntime() -> None:
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, activation="gelu")
     x = torch.randn(2, 5, 8)
     assert_as_onnxruntime(export_model(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), (x,)), [x.numpy()])
 
 
-def test_a_dynamically_quantized_network(tmp_path: Path) -> None:
+def test_a_dynamically_quantized_network_equals_onnxruntime(tmp_path: Path) -> None:
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     network = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
@@ -234,7 +234,7 @@ def test_a_dynamically_quantized_recurrent_network_is_close(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("form", ["QDQ", "QOperator"])
-def test_a_statically_quantized_network(tmp_path: Path, form: str) -> None:
+def test_a_statically_quantized_network_equals_onnxruntime(tmp_path: Path, form: str) -> None:
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]
@@ -276,7 +276,7 @@ def test_weights_lie_in_a_file_beside_the_model(tmp_path: Path) -> None:
         dmljax.onnx.load((tmp_path / "model.onnx").read_bytes())
 
 
-def test_a_spectrogram_of_signals_without_a_last_dimension() -> None:
+def test_a_spectrogram_of_signals_without_a_last_dimension_equals_onnxruntime() -> None:
     class Spectrogram(nn.Module):  # type: ignore[misc, name-defined]
         def forward(self, x: Any) -> Any:
             return torch.stft(x, 16, 4, window=torch.hann_window(16), return_complex=False)

@@ -273,7 +273,7 @@ def test_the_gradient_at_infinity_is_a_number_where_the_function_is_finite(name:
 
 
 @pytest.mark.parametrize("base", [0.0, -0.0])
-def test_zero_to_the_power_of_zero_has_no_slope_in_the_exponent(base: float) -> None:
+def test_zero_to_the_power_of_zero_has_no_gradient_in_the_exponent(base: float) -> None:
     assert jax.grad(dmljax.element_wise_pow, 1)(jnp.float32(base), jnp.float32(0)) == 0
     assert jax.grad(dmljax.element_wise_constant_pow, 1)(jnp.float32(base), jnp.float32(0)) == 0
 

@@ -26,7 +26,7 @@ def test_the_cases_of_a_family_cover_its_operators(family: str) -> None:
     assert set(given.get("REMARKS", {})) <= operators
 
 
-def test_an_operator_that_is_given_twice_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repeated_operator_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="given twice: ARGMAX"):
         of_all("ARGMAX ARGMIN ARGMAX", "InputTensor")
     two = {name: SimpleNamespace(MEMBERS={"ARGMAX": "InputTensor"}) for name in ("indexing", "reduction")}

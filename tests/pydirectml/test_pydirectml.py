@@ -107,7 +107,7 @@ def test_enumerations_have_the_values_in_the_header() -> None:
     assert [one.name for one in dml.OutputOptions] == ["Both", "Sequence", "Single"]
 
 
-def test_members_are_module_names_and_the_last_wins() -> None:
+def test_members_are_module_names_and_the_last_enumeration_wins() -> None:
     assert (dml.FLOAT32, dml.OWNED_BY_DML) == (dml.TensorDataType.FLOAT32, dml.TensorFlags.OWNED_BY_DML)
     assert dml.ACTIVATION_RELU is dml.OperatorType.ACTIVATION_RELU
     assert dml.NONE is dml.ExecutionFlags.NONE
@@ -155,7 +155,7 @@ def test_a_desc_has_four_forms(args: Any, kwargs: Any, strides: Any, size: int) 
         desc.sizes = [1]
 
 
-def test_a_desc_tells_its_type_and_sizes() -> None:
+def test_a_desc_reports_its_type_and_sizes() -> None:
     desc = dml.TensorDesc(F32, dml.TensorFlags.OWNED_BY_DML, [1, 3, 2, 2], None, 48, 16)
     assert repr(desc) == "dml.TensorDesc of type 1 and shape [1,3,2,2] with flags 1"
     assert (desc.data_type, desc.flags) == (F32, dml.TensorFlags.OWNED_BY_DML)
@@ -184,7 +184,7 @@ def test_other_forms_of_a_desc_are_refused(args: Any, error: Any) -> None:
 
 
 @GATE
-def test_operators_of_expressions() -> None:
+def test_expressions_have_operators() -> None:
     program = Program()
     x, y = floats(1, 1, 2, 3), floats(1, 1, 2, 3)
     a, b = program.input(x), program.input(y)
@@ -239,7 +239,7 @@ def test_an_empty_expression_is_refused_where_it_is_used() -> None:
 # Functions, beside NumPy
 
 
-def test_elementwise_functions() -> None:
+def test_elementwise_functions_equal_numpys() -> None:
     program = Program()
     x, y = floats(1, 2, 3, 4), floats(1, 2, 3, 4)
     a, b = program.input(x), program.input(y)
@@ -278,7 +278,7 @@ def test_only_strides_of_0_broadcast() -> None:
         dml.add(a, c)
 
 
-def test_matrix_products_and_softmax() -> None:
+def test_matrix_products_and_softmax_equal_numpys() -> None:
     program = Program()
     x, y, z = floats(1, 1, 3, 2), floats(1, 1, 3, 4), floats(1, 1, 1, 4)
     a, b = program.input(x), program.input(y)
@@ -305,7 +305,7 @@ def test_pooling_has_its_windows_before_or_after_its_strides() -> None:
     assert_same_bits(x.ravel()[indices.view(np.uint32)], values)
 
 
-def test_convolutions_forward_and_backward() -> None:
+def test_convolutions_run_forward_and_backward() -> None:
     torch = pytest.importorskip("torch")
     program = Program()
     x, w, v, c = floats(1, 2, 5, 5), floats(4, 2, 3, 3), floats(2, 3, 3, 3), floats(1, 4, 1, 1)
@@ -341,7 +341,7 @@ def test_convolutions_forward_and_backward() -> None:
         dml.convolution(a, a, direction=dml.ConvolutionDirection.BACKWARD)
 
 
-def test_copies() -> None:
+def test_copies_keep_every_bit() -> None:
     program = Program()
     x = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4)
     a = program.input(x)
@@ -372,7 +372,7 @@ def test_gather_takes_the_bindings_arguments() -> None:
     assert_same_bits(program.run(gathered)[0], x[0, 0][i][None])
 
 
-def test_normalizations() -> None:
+def test_normalizations_follow_their_formulas() -> None:
     program = Program()
     x, parameters = (
         floats(2, 3, 4, 5),

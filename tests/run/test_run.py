@@ -57,7 +57,7 @@ def test_modules_stand_in_for_the_installed_ones(tmp_path: Path) -> None:
     assert printed(program, tmp_path, "a") == expected
 
 
-def test_names_that_are_not_there_say_so() -> None:
+def test_missing_names_are_reported() -> None:
     import dmljax.run.onnxruntime as ort
     import dmljax.run.onnxruntime_genai as og
 
@@ -227,7 +227,7 @@ def ort() -> Any:
     return dmljax.run.onnxruntime
 
 
-def test_sessions_say_what_is_wrong(ort: Any) -> None:
+def test_sessions_report_what_is_wrong(ort: Any) -> None:
     session = ort.InferenceSession(kinds().SerializeToString())
     with pytest.raises(Exception, match=r"^onnxruntime: input_feed must have all inputs; got no i, s, b, h and d$"):
         session.run(None, {"x": np.zeros((1, 3), np.float32)})
@@ -264,7 +264,7 @@ def test_providers_are_names(ort: Any) -> None:
 
 
 @GATE
-def test_random_nodes_draw_anew_in_each_run(ort: Any) -> None:
+def test_random_nodes_draw_new_numbers_in_each_run(ort: Any) -> None:
     node = helper.make_node("RandomNormal", [], ["y"], shape=[4])
     graph = helper.make_graph([node], "g", [], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])])
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
@@ -392,7 +392,7 @@ def end_of_answer(reference: Reference) -> int:
     return next(token for i, token in enumerate(news) if i > 1 and token not in news[:i])
 
 
-def test_a_generator_gives_a_token_at_a_time(folder: Path, reference: Reference) -> None:
+def test_a_generator_yields_a_token_at_a_time(folder: Path, reference: Reference) -> None:
     import dmljax.run.onnxruntime_genai as og
 
     params = og.GeneratorParams(model := og.Model(str(folder)))
@@ -430,7 +430,7 @@ def test_a_generator_repeats_no_ngram(folder: Path, reference: Reference) -> Non
 
 
 @GATE
-def test_states_of_layers_begin_anew_after_a_rewind(tmp_path: Path) -> None:
+def test_layer_states_start_over_after_a_rewind(tmp_path: Path) -> None:
     import dmljax.run.onnxruntime_genai as og
 
     folder = write_folder(tmp_path / "stateful", has_state=True)

@@ -62,7 +62,7 @@ def test_a_row_says_where_jax_does_not_compile() -> None:
     )
 
 
-def test_the_page_says_where_both_are_far_from_the_roof() -> None:
+def test_the_page_says_where_both_are_far_from_the_roofline() -> None:
     (sentence,) = compiler_table.far({"softmax, float32": RESULTS["softmax, float32"]})
     assert sentence.endswith(": softmax (3.3 x).")
     assert not list(compiler_table.far({"GEMM": RESULTS["GEMM"]}))

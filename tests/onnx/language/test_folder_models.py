@@ -69,22 +69,20 @@ def seeing(seeing_folder: Path) -> LanguageModel:
 
 
 @GATE
-def test_sequences_continue_what_an_encoder_heard(model: LanguageModel, expected: list[list[int]]) -> None:
+def test_sequences_continue_encoded_audio(model: LanguageModel, expected: list[list[int]]) -> None:
     assert model.generate(PROMPTS, audio=AUDIO, **ENDLESS) == expected
     assert model.generate(PROMPTS, audio=AUDIO[::-1], **ENDLESS) != expected
 
 
 @FULL
-def test_logits_of_what_was_heard_equal_onnxruntimes(folder: Path, model: LanguageModel) -> None:
+def test_logits_after_audio_equal_onnxruntimes(folder: Path, model: LanguageModel) -> None:
     reference = FolderReference(folder)
     logits = model.logits(PROMPTS, audio=AUDIO)
     for actual, prompt, audio in zip(logits, PROMPTS, AUDIO, strict=True):
         np.testing.assert_allclose(actual, reference.logits(prompt, audio=audio), rtol=1e-4, atol=1e-4)
 
 
-def test_an_encoder_hears_once(
-    model: LanguageModel, expected: list[list[int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_encoder_runs_once(model: LanguageModel, expected: list[list[int]], monkeypatch: pytest.MonkeyPatch) -> None:
     hear, calls = model.decoder.jit_encode_audio, list[Any]()
 
     def counted(*given: Any) -> Any:
@@ -102,7 +100,7 @@ def test_an_encoder_hears_once(
 
 
 @FULL
-def test_a_decoder_may_read_what_the_encoder_makes_of_audio(tmp_path: Path) -> None:
+def test_a_decoder_may_read_encoded_audio(tmp_path: Path) -> None:
     folder = write_hearing_folder(tmp_path, has_cross_caches=False)
     model, reference = language_model(folder), FolderReference(folder)
     expected = [reference.greedy(prompt, 18, audio=audio) for prompt, audio in zip(PROMPTS, AUDIO, strict=True)]
@@ -122,7 +120,7 @@ def test_weights_of_several_models_are_one_mapping(model: LanguageModel, expecte
 
 
 @FULL
-def test_devices_divide_what_was_heard(model: LanguageModel, expected: list[list[int]]) -> None:
+def test_devices_divide_encoded_audio(model: LanguageModel, expected: list[list[int]]) -> None:
     mesh = mesh_of(AxisType.Auto, data=2, model=2)
     weights = model.shard(mesh)
     assert not weights["encoder.filters"].sharding.is_fully_replicated
@@ -143,7 +141,7 @@ def test_all_models_of_a_folder_have_the_float_type(folder: Path, model: Languag
         np.testing.assert_allclose(actual, exact, rtol=0, atol=1)
 
 
-def test_the_first_program_of_an_estimate_hears(model: LanguageModel) -> None:
+def test_the_first_program_of_an_estimate_encodes_audio(model: LanguageModel) -> None:
     reading, step = generation_programs(model.decoder, 2, 5, 18)
     assert reading.inputs[-1].shape == (2, MELS, FRAMES)
     for program in (reading, step):
@@ -168,7 +166,7 @@ OF_ROWS = [{"pixel_values": IMAGES["pixel_values"][rows]} for rows in (slice(1),
 
 
 @GATE
-def test_features_of_images_stand_in_their_places(seeing_folder: Path, seeing: LanguageModel) -> None:
+def test_image_features_take_the_places_of_their_tokens(seeing_folder: Path, seeing: LanguageModel) -> None:
     prompts, reference = prompts_with(TOKEN), FolderReference(seeing_folder)
     expected = [reference.greedy(prompt, 18, images=images) for prompt, images in zip(prompts, OF_ROWS, strict=True)]
     assert seeing.generate(prompts, images=IMAGES, **ENDLESS) == expected
@@ -193,7 +191,7 @@ def test_later_prompts_may_have_images(tmp_path: Path, place: int) -> None:
 
 
 @FULL
-def test_images_are_seen_in_the_float_type_of_the_weights(seeing_folder: Path, seeing: LanguageModel) -> None:
+def test_images_are_encoded_in_the_float_type_of_the_weights(seeing_folder: Path, seeing: LanguageModel) -> None:
     half, prompt = language_model(seeing_folder, dtype=jnp.bfloat16), prompts_with(TOKEN)[0]
     for images in (None, OF_ROWS[0]):
         logits, exact = (variant.logits(prompt, images=images) for variant in (half, seeing))
@@ -201,7 +199,7 @@ def test_images_are_seen_in_the_float_type_of_the_weights(seeing_folder: Path, s
 
 
 @FULL
-def test_places_of_images_are_no_tokens_that_came_before(tmp_path: Path) -> None:
+def test_image_positions_do_not_count_as_earlier_tokens(tmp_path: Path) -> None:
     model = language_model(write_seeing_folder(tmp_path / "model", is_negative=True))
     prompt, penalty, images = [3, -1, -1, 7], 1e6, images_of(1)
     first, *_ = model.generate(prompt, images=images, max_length=5, min_length=5)[4:]
@@ -254,7 +252,7 @@ def test_wrong_images_are_refused(seeing: LanguageModel, call: Callable[[Any], A
         call(seeing)
 
 
-def test_images_are_refused_where_earlier_ones_would_be_read_anew(
+def test_images_are_refused_if_earlier_ones_would_be_read_again(
     seeing: LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(seeing, "decoder", replace(seeing.decoder, tables=Tables(most=8, short=8)))
@@ -299,7 +297,7 @@ HEARD = '["genai_config.json"].model.encoder'
         (changed(HEARING, {}, "model", "vision"), "model.embedding must be an object beside vision; got none"),
     ],
 )
-def test_wrong_folders_that_hear_are_refused(folder: Path, tmp_path: Path, content: Any, message: str) -> None:
+def test_wrong_audio_folders_are_refused(folder: Path, tmp_path: Path, content: Any, message: str) -> None:
     for name in ("encoder.onnx", "decoder.onnx"):
         (tmp_path / name).symlink_to(folder / name)
     (tmp_path / "genai_config.json").write_text(json.dumps(content))
@@ -316,7 +314,7 @@ def test_wrong_folders_that_hear_are_refused(folder: Path, tmp_path: Path, conte
         (("decoder", "inputs", "inputs_embeds"), "inputs.inputs_embeds must name inputs of model.onnx; got x"),
     ],
 )
-def test_wrong_folders_that_see_are_refused(
+def test_wrong_image_folders_are_refused(
     seeing_folder: Path, tmp_path: Path, path: tuple[str, ...], message: str
 ) -> None:
     for name in ("model.onnx", "embedding.onnx", "vision.onnx"):
@@ -326,7 +324,7 @@ def test_wrong_folders_that_see_are_refused(
         language_model(tmp_path)
 
 
-def test_a_decoder_that_counts_in_another_way_is_refused(tmp_path: Path) -> None:
+def test_a_decoder_that_counts_tokens_differently_is_refused(tmp_path: Path) -> None:
     write_hearing_folder(tmp_path, unidirectional=0)
     rule = "counts past tokens in a way that is not supported; got past_key_self_0"
     with refuses(f'onnx: ["decoder.onnx"].nodes["0.own"].MultiHeadAttention: {rule}'):
@@ -339,7 +337,7 @@ def test_a_decoder_that_counts_in_another_way_is_refused(tmp_path: Path) -> None
         language_model(tmp_path)
 
 
-def test_a_cache_may_be_measured_at_once(tmp_path: Path) -> None:
+def test_the_length_of_a_cache_may_be_a_single_node(tmp_path: Path) -> None:
     write_hearing_folder(tmp_path)
     proto = hearing_proto()
     nodes = [node for node in proto.graph.node if node.output[0] != "past1"]
@@ -351,7 +349,7 @@ def test_a_cache_may_be_measured_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["one row later", "at the number of heads"])
-def test_rows_that_begin_elsewhere_are_refused(tmp_path: Path, change: str) -> None:
+def test_tables_that_skip_rows_are_refused(tmp_path: Path, change: str) -> None:
     """Some decoders leave out the first rows of their table."""
     write_hearing_folder(tmp_path)
     proto = hearing_proto()
@@ -401,7 +399,7 @@ def speaking(folder: Path, tmp_path: Path) -> Path:
 
 
 @FULL
-def test_a_command_continues_what_it_hears(
+def test_a_command_continues_audio(
     speaking: Path, expected: list[list[int]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     search = ["--max_length", "18", "--min_length", "18"]

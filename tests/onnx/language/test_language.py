@@ -144,7 +144,7 @@ def test_kernels_read_batches_with_padding_on_the_left(kernels_for: Callable[[],
 
 
 @GATE
-def test_sequences_that_are_over_keep_their_states(stateful: LanguageModel, stateful_reference: Reference) -> None:
+def test_finished_sequences_keep_their_states(stateful: LanguageModel, stateful_reference: Reference) -> None:
     read = stateful.start([PROMPT + OTHER, OTHER], max_length=20)
     shorter = stateful.stream(state=read, max_length=len(PROMPT + OTHER) + 1, min_length=20)
     assert len(list(shorter)) == len(PROMPT) + 1, "the first sequence is over after one token, the second goes on"
@@ -260,7 +260,7 @@ def test_logits_of_last_tokens_follow_any_ending(tmp_path: Path, options: dict[s
 
 @pytest.mark.parametrize("has_tables", [False, pytest.param(True, marks=FULL)])
 @GATE
-def test_not_a_number_in_padding_reaches_no_token(tmp_path: Path, reference: Reference, has_tables: bool) -> None:
+def test_nan_in_padding_reaches_no_token(tmp_path: Path, reference: Reference, has_tables: bool) -> None:
     options: dict[str, Any] = {"has_tables": has_tables, "has_positions": not has_tables}
     padded = language_model(write_folder(tmp_path / "model", padding=np.nan, **options))
     expected_model = Reference(language_proto(**options)) if has_tables else reference
@@ -321,12 +321,12 @@ def test_later_calls_compile_nothing(folder: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("block", few_of([1, 4, 50], 4))
-def test_a_stream_gives_the_tokens_one_by_one(model: LanguageModel, block: int) -> None:
+def test_a_stream_yields_the_tokens_one_by_one(model: LanguageModel, block: int) -> None:
     assert [*model.stream(PROMPT, block=block, **ENDLESS)] == model.generate(PROMPT, **ENDLESS)[len(PROMPT) :]
 
 
 @GATE
-def test_a_stream_of_several_sequences_gives_none_for_those_that_ended(model: LanguageModel) -> None:
+def test_a_stream_yields_none_for_sequences_that_ended(model: LanguageModel) -> None:
     prompts = [PROMPT, OTHER]
     steps = [*model.stream(prompts, **ENDLESS)]
     columns = [[token for token in column if token is not None] for column in zip(*steps, strict=True)]
@@ -346,7 +346,7 @@ def test_a_conversation_goes_on(model: LanguageModel) -> None:
 
 
 @GATE
-def test_sequences_of_a_state_may_differ_in_length(model: LanguageModel) -> None:
+def test_the_sequences_of_a_state_may_differ_in_length(model: LanguageModel) -> None:
     long, short = (PROMPT * 3)[:13], OTHER[:1]
     state = model.start([long, short], max_length=20)
     more = [[], PROMPT + OTHER + PROMPT]  # its padding would pass the end of the longer one
@@ -421,7 +421,7 @@ def test_tokens_are_drawn_by_their_probabilities(model: LanguageModel, reference
 
 
 @FULL
-def test_tokens_that_came_before_are_penalized(model: LanguageModel, reference: Reference) -> None:
+def test_earlier_tokens_are_penalized(model: LanguageModel, reference: Reference) -> None:
     def penalized(tokens: list[int]) -> int:
         logits = reference.logits(tokens)[-1]
         logits[END] = -np.inf
@@ -466,14 +466,14 @@ PROMPTS = [[5, 11, 5, 11, 5], [9, 30, 17, 9, 30, 17, 9, 30], OTHER[:1]]
 
 @pytest.mark.parametrize("options", few_of(NGRAMS, NGRAMS[2]))
 @GATE
-def test_no_ngram_comes_again(model: LanguageModel, reference: Reference, options: dict[str, Any]) -> None:
+def test_no_ngram_is_repeated(model: LanguageModel, reference: Reference, options: dict[str, Any]) -> None:
     expected = [without_repetition(reference, prompt, options) for prompt in PROMPTS]
     assert model.generate(PROMPTS, **options, **ENDLESS) == expected
 
 
 @FULL
 @pytest.mark.parametrize("options", NGRAMS)
-def test_no_ngram_of_a_state_is_drawn_again(model: LanguageModel, options: dict[str, Any]) -> None:
+def test_no_ngram_of_a_state_is_repeated(model: LanguageModel, options: dict[str, Any]) -> None:
     state = model.start([prompt[:1] for prompt in PROMPTS], max_length=20)
     drawing: Any = {"do_sample": True, "temperature": 9.0, "key": jax.random.key(2), **options, **ENDLESS}
     drawn = model.generate([prompt[1:] for prompt in PROMPTS], state=state, **drawing)
@@ -742,7 +742,7 @@ def test_a_folder_needs_its_files(tmp_path: Path) -> None:
 
 
 @FULL
-def test_weights_may_be_others(model: LanguageModel) -> None:
+def test_weights_may_be_replaced(model: LanguageModel) -> None:
     zeros = {name: jnp.zeros_like(x) if name.endswith("scales") else x for name, x in model.weights.items()}
     assert model.generate(PROMPT, weights=zeros, max_length=8) != model.generate(PROMPT, max_length=8)
     assert [*itertools.islice(model.stream(PROMPT, weights=zeros, min_length=9), 2)] == [0, 0]

@@ -321,7 +321,7 @@ def test_chunks_of_a_group_query_may_be_padded_as_in_onnxruntime() -> None:
 
 
 @GATE
-def test_not_a_number_in_padding_reaches_no_query_of_a_group() -> None:
+def test_nan_in_padding_reaches_no_query_of_a_group() -> None:
     arrays, attributes = grouped(4, 0, [4, 2])
     expected = run(one_node("GroupQueryAttention", arrays, 3, **attributes), arrays)
     for x in arrays[:3]:

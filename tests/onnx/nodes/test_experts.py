@@ -117,7 +117,7 @@ def test_mixtures_of_few_bits_equal_onnxruntime(bits: int, block: int, has_zeros
 
 @FULL
 @pytest.mark.parametrize("is_normalized", [0, 1])
-def test_other_weights_than_the_scores_may_mix_the_experts(is_normalized: int) -> None:
+def test_experts_may_be_mixed_by_weights_other_than_scores(is_normalized: int) -> None:
     inputs = [*quantized(4, 16, has_zeros=False), None, np.abs(floats(5, EXPERTS))]
     attributes: Any = {"activation_type": "silu", "block_size": 16, "normalize_routing_weights": is_normalized}
     model = one_node("QMoE", inputs, k=2, **attributes)
@@ -127,7 +127,7 @@ def test_other_weights_than_the_scores_may_mix_the_experts(is_normalized: int) -
 
 @FULL
 @pytest.mark.parametrize("fusion", [0, 2])
-def test_gates_may_lie_apart_from_their_linear_parts(fusion: int) -> None:
+def test_gates_may_be_stored_apart_from_their_linear_parts(fusion: int) -> None:
     inputs = dense(5, rows=2 * UNITS if fusion else UNITS, has_third=not fusion)
     model = one_node("MoE", inputs, k=2, **GATED, swiglu_fusion=fusion, swiglu_limit=0.5, normalize_routing_weights=1)
     chosen = best(inputs[1], 2)

@@ -185,7 +185,7 @@ def test_averages_of_integers_are_rounded_to_nearest(mode: str, dtype: Any) -> N
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
-def test_no_images_are_resized_to_none(mode: str) -> None:
+def test_an_empty_batch_of_images_stays_empty(mode: str) -> None:
     images = np.zeros((0, 2, 3, 4), np.float32)
     result, expected = resized(images, [1, 1, 2, 0.5], mode=mode)
     assert result.shape == expected.shape == (0, 2, 6, 2)

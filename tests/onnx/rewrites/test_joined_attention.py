@@ -277,7 +277,7 @@ def test_the_last_query_needs_no_causal_mask(calls: Calls) -> None:
     ],
     ids=["NaN", "guarded", "guarded sum", "filled and guarded", "filled", "filled with the lowest", "added"],
 )
-def test_a_query_that_sees_no_key(calls: Calls, nodes: str, low: float) -> None:
+def test_a_query_that_sees_no_key_computes_what_onnxruntime_does(calls: Calls, nodes: str, low: float) -> None:
     shapes = read(nodes)
     model, inputs = network(nodes, shapes, f"float low = {{{low}}}, float zero = {{0}}"), arrays(shapes)
     inputs["seen"][2] = False
@@ -975,7 +975,7 @@ class Forms:
 
 @FULL
 @pytest.mark.parametrize("first", range(0, 400, 100))
-def test_fuzz_of_forms_that_come_near_attention(calls: Calls, first: int) -> None:
+def test_mutated_forms_compute_what_their_nodes_do(calls: Calls, first: int) -> None:
     joined = 0
     for seed in range(first, first + 100):
         model, inputs = Forms(seed).draw()
@@ -994,7 +994,7 @@ def test_fuzz_of_forms_that_come_near_attention(calls: Calls, first: int) -> Non
 
 @SAMPLED
 @pytest.mark.parametrize("mask_kind", ["none", "causal", "bool", "float"])
-def test_attention_that_pytorch_exports(calls: Calls, mask_kind: str) -> None:
+def test_attention_exported_by_pytorch_is_joined(calls: Calls, mask_kind: str) -> None:
     torch = pytest.importorskip("torch")
 
     class Attending(torch.nn.Module):  # type: ignore[misc, name-defined]

@@ -53,7 +53,7 @@ X, SCALE = np.ones((2, 4), np.float32), np.full(1, 0.5, np.float32)
 
 
 @pytest.mark.parametrize("count", [1, 3, 5])
-def test_what_follows_the_layers_reads_the_last_that_is_left(count: int) -> None:
+def test_later_nodes_read_the_last_remaining_layer(count: int) -> None:
     model = dmljax.onnx.load(perceptron(5))
     short = model.with_layers(count)
     other = dmljax.onnx.load(perceptron(count))
@@ -117,7 +117,7 @@ def test_layers_differ_by_the_sizes_of_weights_and_by_numbers() -> None:
     assert alike("4", "3") == 1
 
 
-def test_the_first_layer_may_compute_what_all_share() -> None:
+def test_the_first_layer_may_compute_values_that_all_share() -> None:
     """As exporters write it that compute equal values only once."""
     shared = ("s0 = Mul(p0, scale)", "half = Sqrt(scale)  r0 = Neg(p0)  s0 = Mul(p0, half)")
     model = perceptron(4, outputs=", r0, r1, r2, r3", change=shared)

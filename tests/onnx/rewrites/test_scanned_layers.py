@@ -79,7 +79,7 @@ def test_derivatives_reach_each_weight_by_its_name() -> None:
 
 
 @GATE
-def test_weights_of_another_type_and_mapped_inputs() -> None:
+def test_loops_take_weights_of_another_type_and_mapped_inputs() -> None:
     plain, scanned = both(perceptron(5))
     weights = {name: weight.astype(jnp.bfloat16) for name, weight in plain.weights.items()}
     x, scale = jnp.asarray(X, jnp.bfloat16), jnp.asarray(SCALE, jnp.bfloat16)
@@ -99,7 +99,7 @@ def test_the_batch_may_stay_open() -> None:
 
 
 @GATE
-def test_divided_weights_and_additions() -> None:
+def test_loops_take_divided_weights_and_additions() -> None:
     plain, scanned = both(perceptron(5))
     mesh = mesh_of(AxisType.Auto, data=2, model=2)
     assert scanned.partition(mesh) == plain.partition(mesh)
@@ -124,7 +124,7 @@ def test_norms_that_add_carry_two_values() -> None:
     assert_close(scanned(x), plain(x))
 
 
-def test_a_transformer_with_caches() -> None:
+def test_layers_in_a_loop_read_and_write_their_caches() -> None:
     """Each layer reads and writes its own, and finds the sizes of its values."""
     _, data, inputs = transformer(4)
     plain, scanned = both(data)
@@ -134,7 +134,7 @@ def test_a_transformer_with_caches() -> None:
 
 
 @GATE
-def test_the_gpt_of_the_examples() -> None:
+def test_the_layers_of_the_example_gpt_are_a_loop() -> None:
     plain, scanned = both(GPT)
     tokens = np.array([[3, 1, 4, 1, 5]])
     assert lengths_of_loops(scanned, tokens) == [3]
@@ -142,7 +142,7 @@ def test_the_gpt_of_the_examples() -> None:
 
 
 @GATE
-def test_the_decoder_of_a_language_model(tmp_path: Path) -> None:
+def test_the_layers_of_a_decoder_are_a_loop(tmp_path: Path) -> None:
     plain, scanned = both(write_folder(tmp_path / "model", layers=4) / "model.onnx")
     random = np.random.default_rng(0)
     feeds = {

@@ -118,7 +118,7 @@ def test_sequences_and_strings_are_passed_on() -> None:
         assert texts.tolist() == [2 * text]
 
 
-def test_other_weights_may_be_given() -> None:
+def test_weights_may_be_replaced() -> None:
     nodes = [helper.make_node("Mul", ["x", "w"], ["m"]), helper.make_node("NonZero", ["m"], ["y"])]
     network = dmljax.onnx.load(model(nodes, [value("x", FLOAT, [3])], ["y"], {"w": np.ones(3, np.float32)}))
     x = X[1]

@@ -106,7 +106,7 @@ def small_cnn() -> Model:
 
 
 @GATE
-def test_a_small_network_of_images() -> None:
+def test_a_small_image_network_becomes_a_graph() -> None:
     graph = require_same(small_cnn(), floats(2, 1, 8, 8))
     assert operators(graph) == [
         *("CONVOLUTION", "BATCH_NORMALIZATION", "ACTIVATION_RELU", "MAX_POOLING2", "GEMM", "ACTIVATION_SOFTMAX1")
@@ -114,7 +114,7 @@ def test_a_small_network_of_images() -> None:
     assert set(graph.constants) == {*("filter", "bias", "scale", "shift", "mean", "variance", "weight", "offset")}
 
 
-def test_a_block_of_a_language_model() -> None:
+def test_a_block_of_a_language_model_becomes_a_graph() -> None:
     size, heads = 8, 2
     model = load_model(
         "(int32[N, T] ids, float[T, T] mask) => (float[N, T, 8] y)",
@@ -162,7 +162,7 @@ def test_a_block_of_a_language_model() -> None:
 
 
 @FULL
-def test_a_network_of_the_package() -> None:
+def test_a_network_from_the_onnx_package_becomes_a_graph() -> None:
     (folder,) = data.__path__
     graph = require_same(dmljax.onnx.load(Path(folder) / "light" / "light_squeezenet.onnx"), floats(1, 3, 224, 224))
     assert directml.find_minimum_feature_level(graph) is FeatureLevel.FL_3_0

@@ -126,7 +126,7 @@ def test_fourier_transforms_invert_each_other_in_any_opset() -> None:
         load_model("DFT", [FLOAT], opset=17, axis=2)(x)
 
 
-def test_casts_to_floats_of_8_bits_saturate_unless_told_not_to() -> None:
+def test_casts_to_floats_of_8_bits_saturate_by_default() -> None:
     x = floats([1e6, np.inf, -np.inf, 0.3, np.nan])
     element_type = TensorProto.FLOAT8E4M3FN
     saturated = load_model("Cast", [FLOAT], to=element_type)(x).astype(jnp.float32)

@@ -333,7 +333,7 @@ def test_the_numbers_decide_the_type_of_a_sequence(start: Any, delta: Any, dtype
         assert_same_bits(sequence, oracles.fill_value_sequence(*known, sizes=(4,), dtype=jnp.dtype(dtype)))
 
 
-def test_a_whole_number_fits_whatever_type_it_has() -> None:
+def test_a_whole_number_of_any_type_fits() -> None:
     assert dmljax.fill_value_sequence(np.float32(3), 1, output_sizes=(2,), dtype="int8").tolist() == [3, 4]
 
 

@@ -264,7 +264,7 @@ def test_nonzero_at_the_boundaries_of_words_and_runs(shape: tuple[int, ...]) -> 
 
 
 @FULL
-def test_nonzero_of_a_batch_equals_one_after_another() -> None:
+def test_nonzero_of_a_batch_equals_a_loop() -> None:
     input = np.zeros((3, 4000), np.float32)
     input[0, ::50], input[2, 7:] = 1, 1
     mapped = jax.vmap(dmljax.nonzero_coordinates)

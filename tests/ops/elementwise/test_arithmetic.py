@@ -74,7 +74,7 @@ A, B = np.array([7, 7, -7, -7, 6, -6, 5, -5, 0], np.int32), np.array([2, -2, 2, 
         ("modulus_floor", [1, -1, 1, -1, 0, 0, 5, -5, 0]),
     ],
 )
-def test_division_of_integers_of_every_sign_and_by_zero(call: Any, name: str, expected: list[int]) -> None:
+def test_integers_of_every_sign_are_divided_also_by_zero(call: Any, name: str, expected: list[int]) -> None:
     assert_same_bits(call(function(name), A, B), np.array(expected, np.int32))
 
 
@@ -355,7 +355,7 @@ def test_numbers_are_bases_and_exponents_of_the_type_beside_them(call: Any) -> N
     assert_same_bits(call(dmljax.element_wise_pow, small, 0.5), np.array([2, 3], np.int8))
 
 
-def test_negative_powers_of_unsigned_integers(call: Any) -> None:
+def test_negative_powers_of_unsigned_integers_are_truncated(call: Any) -> None:
     result = call(dmljax.element_wise_pow, np.array([0, 1, 2, 255], np.uint8), np.array(-1, np.int8))
     assert result.tolist() == [255, 1, 0, 0]  # 0 to it is 1 / 0, all bits set
 

@@ -50,14 +50,14 @@ def of_bits(dtype: Any, raw: list[int]) -> NDArray[Any]:
 @SAMPLED
 @pytest.mark.parametrize("dtype", NUMBERS, ids=str)
 @pytest.mark.parametrize("name", BINARY)
-def test_bits_of_every_pair_of_special_values(name: str, dtype: Any) -> None:
+def test_operators_combine_the_bits_of_every_pair_of_special_values(name: str, dtype: Any) -> None:
     a, b = pairs(specials(dtype))
     assert_same_bits(function(name)(a, b), of_bits(dtype, list(map((BITWISE | SHIFTS)[name], bits(a), bits(b)))))
 
 
 @SAMPLED
 @pytest.mark.parametrize("dtype", NUMBERS, ids=str)
-def test_not_and_count_of_every_special_value(dtype: Any) -> None:
+def test_not_and_count_take_every_special_value(dtype: Any) -> None:
     input = specials(dtype)
     assert_same_bits(dmljax.element_wise_bit_not(input), of_bits(dtype, [~value for value in bits(input)]))
     counts = np.array([value.bit_count() for value in bits(input)], np.int32)

@@ -121,7 +121,7 @@ def test_a_scale_bias_is_within_one_ulp_of_its_summands(call: Any) -> None:
         assert (error <= np.spacing((np.abs(product) + abs(bias)).astype(np.float32))).all()
 
 
-def test_a_scale_bias_of_infinite_numbers(call: Any) -> None:
+def test_a_scale_bias_may_be_infinite(call: Any) -> None:
     input = np.array([1.0, -1.0, 0.0, INF, -INF, NAN], np.float32)
     for scale, bias, expected in (
         (INF, 1.0, [INF, -INF, NAN, INF, -INF, NAN]),
@@ -252,7 +252,7 @@ BELOW_A_HALF = {"float64": 0.5 - 2.0**-54, "float32": 0.5 - 2.0**-25}  # adding 
 @SAMPLED
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("mode", RoundingMode)
-def test_round_of_halves_zeros_and_whole_numbers(call: Any, mode: RoundingMode, dtype: Any) -> None:
+def test_halves_zeros_and_whole_numbers_are_rounded_by_the_mode(call: Any, mode: RoundingMode, dtype: Any) -> None:
     whole = 2.0 ** jnp.finfo(dtype).nmant + np.array([-1, 1, 3])  # with few or no digits after the point
     below = BELOW_A_HALF.get(dtype.name, 0.25)
     values = np.array([*HALVES, below, -below, *whole, *-whole, float(jnp.finfo(dtype).max)]).astype(dtype)
@@ -380,7 +380,7 @@ def test_a_cast_to_the_same_type_copies_every_bit(call: Any, dtype: Any) -> None
         (np.array([65520, 65519.99, 2.0**-25, 2.0**-24], np.float32), "float16", [np.inf, 65504, 0, 2.0**-24]),
     ],
 )
-def test_casts_with_surprising_results(call: Any, input: Any, dtype: str, expected: Any) -> None:
+def test_casts_wrap_and_saturate_as_listed(call: Any, input: Any, dtype: str, expected: Any) -> None:
     assert_same_bits(call(dmljax.cast, input, dtype=dtype), np.array(expected).astype(jnp.dtype(dtype)))
 
 

@@ -59,7 +59,7 @@ def desc_of(name: str) -> Any:
 @pytest.mark.full(but=8)
 @pytest.mark.parametrize("dtype", REALS, ids=str)
 @pytest.mark.parametrize("name", BINARY)
-def test_predicates_of_every_pair_of_special_values(name: str, dtype: Any) -> None:
+def test_predicates_hold_for_every_pair_of_special_values(name: str, dtype: Any) -> None:
     # Python's numbers represent every value of every type exactly, including subnormals and 64-bit integers.
     a, b = pairs(specials(dtype))
     expected = [rule_of(name)(x, y) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
@@ -96,7 +96,7 @@ OF_ONE: dict[str, tuple[Callable[..., Any], Callable[[Any], bool]]] = {
 @SAMPLED
 @pytest.mark.parametrize("dtype", REALS, ids=str)
 @pytest.mark.parametrize("name", OF_ONE)
-def test_predicates_of_every_special_value(name: str, dtype: Any) -> None:
+def test_predicates_hold_for_every_special_value(name: str, dtype: Any) -> None:
     predicate, rule = OF_ONE[name]
     input = specials(dtype)
     if name != "not" and dtype not in FLOATS:
@@ -140,7 +140,7 @@ def test_operands_are_refused(name: str, a: Any, b: Any, error: type[Exception],
 
 
 @pytest.mark.parametrize("name", COMPARISONS)
-def test_numbers_of_two_types_are_not_compared(name: str) -> None:
+def test_arrays_of_two_types_are_not_compared(name: str) -> None:
     with refuses(f"element_wise_logical_{name}: b must be of uint8, as a is; got int8", InvalidType):
         function(name)(UNSIGNED, SMALL)
 

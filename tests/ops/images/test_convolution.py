@@ -269,14 +269,14 @@ def test_output_padding_holds_only_the_bias_forward_and_window_sums_backward() -
     assert dmljax.convolution(x, w, bias, **cut, output_sizes=(1, 1, 4)).tolist() == [[[1.5, 10.5, 102.5, 0.5]]]
 
 
-def test_one_number_applies_to_all_spatial_dimensions() -> None:
+def test_a_single_number_applies_to_all_spatial_dimensions() -> None:
     x, w = whole(1, 2, 6, 7), whole(3, 2, 2, 3)
     one: dict[str, Any] = {"strides": 2, "dilations": np.int64(2), "start_padding": 1, "end_padding": 2}
     both: dict[str, Any] = {name: (int(number),) * 2 for name, number in one.items()}
     assert_same_bits(dmljax.convolution(x, w, **one), dmljax.convolution(x, w, **both))
 
 
-def test_a_bias_is_one_number_for_each_output_channel_in_either_shape() -> None:
+def test_a_bias_has_a_number_for_each_output_channel_in_either_shape() -> None:
     x, w, bias = whole(1, 2, 3, 3), whole(4, 2, 2, 2), whole(4)
     assert_same_bits(dmljax.convolution(x, w, bias), dmljax.convolution(x, w, bias.reshape(1, 4, 1, 1)))
 
@@ -370,7 +370,7 @@ def modules(function: Any, *shapes: Any) -> dict[str, str]:
 
 @SAMPLED
 @pytest.mark.parametrize("name", ["dense", "depthwise", "pointwise", "of groups", "of blocks, backward"])
-def test_it_is_one_plain_convolution_on_a_gpu_and_a_tpu(name: str) -> None:
+def test_a_gpu_and_a_tpu_run_one_plain_convolution(name: str) -> None:
     image, filters, arguments = EVERY[name]
     for dtype in (np.float32, np.float16) if name == "dense" else (np.float32,):
         shapes = [jax.ShapeDtypeStruct(shape, dtype) for shape in (image, filters)]

@@ -279,7 +279,7 @@ def test_fold_gives_0_outside_all_windows_and_drops_the_padding() -> None:
     assert dmljax.fold(columns, output_sizes=(1, 1, 6), end_padding=(1,), **windows).tolist() == [[[4, 0, 2, 5, 0, 3]]]
 
 
-def test_one_number_covers_all_spatial_dimensions() -> None:
+def test_a_single_number_applies_to_all_spatial_dimensions() -> None:
     image = np.arange(2 * 3 * 7 * 8, dtype=np.int32).reshape(2, 3, 7, 8)
     one: dict[str, Any] = {
         "window_sizes": 3,

@@ -154,7 +154,7 @@ def test_subnormals_are_distinct_numbers(call: Any) -> None:
     assert_same_bits(values, row[..., [1, 1, 2]])
 
 
-def test_the_first_of_equal_elements_is_the_first_in_row_major_order(call: Any) -> None:
+def test_the_first_of_equal_elements_comes_first_in_row_major_order(call: Any) -> None:
     image = np.array([[[[0, 7], [7, 0]]]], np.int32)
     assert call(dmljax.max_pooling1, image, window_sizes=2).indices.tolist() == [[[[1]]]]
 
@@ -349,7 +349,7 @@ def test_every_platform_returns_indices_of_any_type(dtype: Any, lowering: str) -
 
 @SAMPLED
 @pytest.mark.parametrize("dtype", REALS, ids=str)
-def test_unpooling_keeps_every_bit_and_the_last_at_an_index_wins(dtype: Any, call: Any) -> None:
+def test_unpooling_keeps_every_bit_and_the_last_write_to_an_index_wins(dtype: Any, call: Any) -> None:
     values = random_array(np.random.default_rng(0), dtype, (2, 2, 5))
     for indices in (
         random_indices(np.random.default_rng(1), np.int32, values.shape, 40),
@@ -486,7 +486,7 @@ def test_empty_batches_stay_empty() -> None:
     ]
 
 
-def test_one_number_applies_to_all_dimensions() -> None:
+def test_a_single_number_applies_to_all_dimensions() -> None:
     image = whole_numbers(1, 1, 6, 7)
     one = dmljax.max_pooling2(image, window_sizes=2, strides=2, dilations=3, start_padding=1, end_padding=1)
     two = sliding((2, 2), (2, 2), (3, 3), (1, 1), (1, 1))

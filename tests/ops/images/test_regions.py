@@ -194,7 +194,7 @@ def test_samples_outside_the_image_are_counted() -> None:
 
 
 @FULL
-def test_a_tie_between_two_pixels_takes_the_first() -> None:
+def test_the_first_of_two_equally_near_pixels_is_taken() -> None:
     arguments = {"interpolation_mode": NEAREST_NEIGHBOR, "maximum_samples_per_output": 1}
     assert aligned_row((1, 2, 3, 4), 0, 4, 2, **arguments) == [1, 3]
     # Positions are divided last: two thirds of one and a half are one.

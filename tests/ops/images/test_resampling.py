@@ -259,7 +259,7 @@ SHIFTED: dict[str, Any] = {"input_pixel_offsets": 0, "output_pixel_offsets": 0}
 
 @pytest.mark.parametrize(("rank", "spatial"), [(1, 1), (2, 2), (4, 2), (5, 3)])
 @pytest.mark.gate(but=1)
-def test_one_number_is_for_the_spatial_dimensions(rank: int, spatial: int) -> None:
+def test_a_single_number_applies_to_the_spatial_dimensions(rank: int, spatial: int) -> None:
     x = np.arange(2.0 * 3**rank, dtype=np.float32)[: 3 ** (rank - 1) * 2].reshape(2, *(3,) * (rank - 1))
 
     def each(number: float, elsewhere: float) -> tuple[float, ...]:
@@ -286,7 +286,7 @@ def test_a_graph_has_a_number_for_each_dimension(function: Any) -> None:
     assert_same_bits(directml.lower(builder.finish({"y": result.source}))(x), scaled(x))
 
 
-def test_one_number_beside_three_dimensions_is_refused() -> None:
+def test_a_single_number_for_three_dimensions_is_refused() -> None:
     image = np.ones((3, 4, 4), np.float32)
     remedy = "(scales=(1, 1, 2) for (N, C, W), scales=(1, 2, 2) for (C, H, W))"
     with refuses(f"rank of 3 does not say which are spatial; got 2 {remedy}"):
@@ -296,7 +296,7 @@ def test_one_number_beside_three_dimensions_is_refused() -> None:
     assert_same_bits(dmljax.resample(image, scales=1), image)
 
 
-def test_empty_arrays() -> None:
+def test_empty_arrays_may_be_resampled() -> None:
     for mode in InterpolationMode:
         empty = dmljax.resample(np.zeros((0, 4), np.float32), output_sizes=(0, 8), interpolation_mode=mode)
         assert empty.shape == (0, 8)

@@ -190,7 +190,7 @@ def test_a_causal_mask_is_a_band() -> None:
 
 
 @FULL
-def test_past_keys_stand_before_new_ones() -> None:
+def test_past_keys_precede_new_ones() -> None:
     whole = attention(QUERY, KEY, VALUE, head_count=HEADS, has_present=True)
     past = {"past_key": whole.present_key[:, :, :2], "past_value": whole.present_value[:, :, :2]}
     near(attention(QUERY, KEY[:, 2:], VALUE[:, 2:], **past, head_count=HEADS), oracle())
@@ -292,9 +292,7 @@ def test_single_steps_in_a_loop_equal_causal_attention() -> None:
 
 @pytest.mark.parametrize("places", [[3, 0, -1, 2, 5], [7, 4, -3, 4, 9], [1, 2, 3, 0, 1]], ids=str)
 @pytest.mark.gate(but=1)
-def test_one_key_of_each_sequence_is_written_for_a_tpu_as_elsewhere(
-    places: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tpu_writes_one_key_of_each_sequence_as_others_do(places: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(caches, "_ROWS_AT_ONCE", 2)
     buffer, new, where = normal(5, HEADS, 4, SIZE), normal(5, HEADS, 1, SIZE), np.array(places, np.int32)
     expected = buffer.copy()
@@ -496,7 +494,7 @@ def test_an_old_gpu_computes_the_formula(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("platform", ["cuda", "tpu"])
 @pytest.mark.gate(but=1)
-def test_kernels_compute_the_slopes(platform: str) -> None:
+def test_kernels_compute_the_gradients(platform: str) -> None:
     def derive(attended: Callable[..., Any]) -> Callable[..., Any]:
         return jax.grad(lambda *arrays: jnp.sum(attended(*arrays)), (0, 1, 2))
 

@@ -158,7 +158,7 @@ def test_derivatives_are_finite_where_a_gradient_is_0() -> None:
     assert np.isfinite([float(one) for one in others]).all()
 
 
-def test_a_step_is_counted_or_has_the_type_of_the_parameters() -> None:
+def test_a_step_may_be_an_integer_or_of_the_parameters_type() -> None:
     inputs = list(oracles.CASES["ADAM_OPTIMIZER"].inputs(ADAM, RNG).values())
     expected = directml.lower(ADAM)(*inputs)
     counted = replace(ADAM, training_step=tensor("UINT32", 1, 1, 1, 1))

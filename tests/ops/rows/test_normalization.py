@@ -396,7 +396,7 @@ def test_statistics_of_a_sharded_batch_cover_the_whole_batch(axis_type: AxisType
 
 
 @GATE
-def test_one_number_for_each_channel_needs_no_other_dimension() -> None:
+def test_numbers_per_channel_need_no_other_dimension() -> None:
     mean, variance, scale, bias = CHANNELS
     flat = [one.ravel() for one in CHANNELS]
     for name, parameters in {
@@ -444,7 +444,7 @@ def test_a_batch_trains_by_channel_without_scale_and_bias() -> None:
 
 
 @pytest.mark.parametrize("name", ["mean_variance_normalization1", "mean_variance_normalization2"])
-def test_rows_may_have_one_element_by_no_axes_or_no_dimensions(name: str) -> None:
+def test_rows_without_axes_or_dimensions_have_one_element(name: str) -> None:
     function = getattr(dmljax, name)
     assert_same_bits(function(IMAGES, axes=()), np.zeros_like(IMAGES))
     assert_same_bits(function(IMAGES[0, 0, 0, 0], axes=()), np.float32(0))

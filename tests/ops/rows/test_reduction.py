@@ -54,7 +54,7 @@ def test_nan_is_the_largest_and_the_smallest(call: Any) -> None:
 @FULL
 @pytest.mark.parametrize("width", [16, 17, 256, 257])
 @pytest.mark.parametrize("direction", AxisDirection)
-def test_wide_rows(lowering: str, width: int, direction: AxisDirection) -> None:
+def test_wide_rows_are_compared_in_parts(lowering: str, width: int, direction: AxisDirection) -> None:
     # Rows of up to 16 elements are compared element by element; longer rows in parts, and the last parts overlap.
     rng = np.random.default_rng(width)
     every = []

@@ -65,7 +65,7 @@ def test_rows_that_end_at_block_boundaries(size: int) -> None:
             np.testing.assert_array_equal(result[is_normal], expected[is_normal])
 
 
-def test_zeros_infinities_and_nan(call: Any) -> None:
+def test_zeros_infinities_and_nan_spread_only_onward(call: Any) -> None:
     row = np.array([2, -0.0, 3, np.inf, 1, np.nan], np.float32)
     products = np.asarray(call(multiplied, row))
     assert_same_bits(products[:3], np.array([2, -0.0, -0.0], np.float32))

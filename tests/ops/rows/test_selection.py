@@ -95,7 +95,7 @@ def test_nan_of_either_sign_comes_after_the_smallest_on_every_platform(lowering:
         (np.float16, 10_001, 3),
     ],
 )
-def test_long_rows_with_many_ties(dtype: Any, size: int, k: int) -> None:
+def test_long_rows_with_many_ties_equal_the_pseudo_code(dtype: Any, size: int, k: int) -> None:
     # Few different values in one row; in another the lowest ones, which also pad blocks; a rising row; one whose last
     # element is the largest of equal ones; and any bits elsewhere.
     rng = np.random.default_rng(size)
@@ -139,7 +139,7 @@ def test_rows_beyond_int32_do_not_use_xlas_top_k() -> None:
 @FULL
 @pytest.mark.skipif(not X64, reason="64-bit integers")
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.float64], ids=lambda dtype: dtype.__name__)
-def test_64_bit_rows(dtype: Any) -> None:
+def test_rows_of_64_bits_equal_the_pseudo_code(dtype: Any) -> None:
     rows = random_array(np.random.default_rng(0), dtype, (2, 130))
     for k in (2, 20):
         check(rows, 1, k)

@@ -220,7 +220,7 @@ def test_tokens_without_a_slot_are_not_kept() -> None:
 
 
 @GATE
-def test_packed_tokens_attend_alike() -> None:
+def test_packed_tokens_attend_as_padded_ones() -> None:
     arrays = paged()
     actual = run(one_node("PagedAttention", arrays, 3, **PAGED), arrays[:8])
     packed = [np.concatenate(arrays[:3], 1), None, None, *arrays[3:8]]
