@@ -44,6 +44,7 @@ def in_a_process(*arguments: str | Path, **environment: str) -> subprocess.Compl
 # In a process
 
 
+@GATE
 def test_a_model_runs_in_a_process() -> None:
     finished = in_a_process("run", ROUTING)
     assert (finished.returncode, finished.stderr) == (0, b"")

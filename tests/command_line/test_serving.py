@@ -52,6 +52,7 @@ def test_the_code_prints_what_the_page_says(tmp_path: Path, monkeypatch: pytest.
     assert printed_without_dmljax(BLOCKS[1], tmp_path) == said(BLOCKS[1])
 
 
+@GATE
 def test_a_compiled_model_runs_without_dmljax(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(tmp_path / "gpt.stablehlo")
     assert main(["compile", str(GPT), "--for", "cpu", "--for", "h100", "-o", path, "--json"]) == 0
@@ -180,6 +181,7 @@ def compile_divided(folder: Path) -> None:
     assert line in PAGE.read_text().splitlines()
 
 
+@GATE
 def test_the_page_refuses_other_weights_without_dmljax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("dmljax").symlink_to(GPT.parents[1])

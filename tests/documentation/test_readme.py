@@ -28,7 +28,7 @@ def root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: f"line {README[: README.index(block)].count(chr(10)) + 1}")
-@pytest.mark.gate(but=1)
+@GATE
 def test_a_block_of_code_prints_by_itself_what_the_readme_says(block: str) -> None:
     said = [line.removeprefix("# ") for line in block.splitlines() if line.startswith("# ")]
     finished = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, check=False)

@@ -100,6 +100,7 @@ def value_and_grads(function: Callable[..., Any], *arrays: Any) -> Any:
 @pytest.mark.parametrize(
     "case", few_of(CASES, ("gpu", "causal", 64, "bfloat16"), ("tpu", "no key", 80, "float32")), ids=str
 )
+@GATE
 def test_kernels_compute_what_the_formula_does(case: Any, kernels_for: Callable[[str], None]) -> None:
     chip, kind, size, dtype = case
     given = KINDS[kind]()

@@ -92,10 +92,11 @@ def test_a_call_sees_weights_that_are_replaced(picture: Any) -> None:
 
 
 def test_weights_are_an_argument_that_gradients_flow_to(network: Any, picture: Any) -> None:
+    @jax.jit
     def loss(weights: Any, x: Any) -> Any:
         return jnp.sum(network.apply(weights, x) ** 2)
 
-    gradients = jax.grad(loss)(network.weights, jnp.asarray(picture))
+    gradients = jax.jit(jax.grad(loss))(network.weights, jnp.asarray(picture))
     assert {name: weight.shape for name, weight in gradients.items()} == {
         name: weight.shape for name, weight in network.weights.items()
     }

@@ -152,6 +152,7 @@ def test_the_first_program_of_an_estimate_encodes_audio(model: LanguageModel) ->
 # Images
 
 
+@GATE
 def test_a_text_needs_no_image(seeing_folder: Path, seeing: LanguageModel) -> None:
     logits = seeing.logits(PROMPTS[0])
     np.testing.assert_allclose(logits, FolderReference(seeing_folder).logits(PROMPTS[0]), rtol=1e-4, atol=1e-4)

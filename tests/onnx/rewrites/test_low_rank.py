@@ -280,6 +280,7 @@ def test_wrong_calls_are_refused(base: LanguageModel, call: Callable[[Any], Any]
         call(base)
 
 
+@GATE
 def test_gradients_need_automatic_axes(tuned: LanguageModel) -> None:
     placed = tuned.shard(mesh_of(AxisType.Explicit, data=2, model=4))
     added = {name: weight for name, weight in placed.items() if ".lora_" in name}
