@@ -153,8 +153,8 @@ def assert_same_trees(actual: Any, expected: Any) -> None:
     """Checks that trees have one structure and leaves with equal shape, dtype and bits."""
     structures = [str(jax.tree.structure(tree)) for tree in (actual, expected)]
     assert structures[0] == structures[1]
-    for one, other in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
-        assert_same_bits(one, other)
+    for leaf, other in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+        assert_same_bits(leaf, other)
 
 
 def assert_nearly_same_trees(actual: Any, expected: Any, absolute: float = 0) -> None:
@@ -164,15 +164,15 @@ def assert_nearly_same_trees(actual: Any, expected: Any, absolute: float = 0) ->
     """
     structures = [str(jax.tree.structure(tree)) for tree in (actual, expected)]
     assert structures[0] == structures[1]
-    for one, other in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+    for leaf, other in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
         if not jnp.issubdtype(jnp.asarray(other).dtype, jnp.floating):
-            assert_same_bits(one, other)
+            assert_same_bits(leaf, other)
             continue
-        one, other = np.asarray(one), np.asarray(other)
-        assert (one.dtype, one.shape) == (other.dtype, other.shape)
+        leaf, other = np.asarray(leaf), np.asarray(other)
+        assert (leaf.dtype, leaf.shape) == (other.dtype, other.shape)
         with np.errstate(invalid="ignore"):
-            error = np.where(np.abs(one - other) <= absolute, 0, units_off(one, other))
-        assert np.all(error <= 2 * UNITS[one.dtype.name]), f"{error.max()} units apart: {one}\nand {other}"
+            error = np.where(np.abs(leaf - other) <= absolute, 0, units_off(leaf, other))
+        assert np.all(error <= 2 * UNITS[leaf.dtype.name]), f"{error.max()} units apart: {leaf}\nand {other}"
 
 
 @contextlib.contextmanager
@@ -195,7 +195,7 @@ def mesh_of(axis_type: AxisType, **axes: int) -> jax.sharding.Mesh:
 def at_once(function: Callable[..., Any], arguments: Iterable[Any]) -> list[Any]:
     """Calls a function with each of the arguments, all compiled as one computation."""
     arrays = list(arguments)
-    return jax.jit(lambda given: [function(one) for one in given])(arrays)  # type: ignore[no-any-return]
+    return jax.jit(lambda given: [function(array) for array in given])(arrays)  # type: ignore[no-any-return]
 
 
 def check_shared_and_divided(
@@ -339,12 +339,12 @@ def random_array(rng: np.random.Generator, dtype: Any, shape: tuple[int, ...]) -
     special = rng.choice(specials(dtype).view(unsigned), count)
     bits = np.frombuffer(rng.bytes(count * dtype.itemsize), unsigned)
     small = rng.integers(0, 3, count).astype(dtype).view(unsigned)
-    chosen = np.choose(rng.integers(0, 3, count), [special, bits, small])
+    raw = np.choose(rng.integers(0, 3, count), [special, bits, small])
     if dtype in INTEGERS_4:  # the other half of the byte is 0
-        chosen = chosen & np.uint8(15)
+        raw = raw & np.uint8(15)
     if dtype == jnp.bfloat16:  # a processor with native bfloat16 may turn subnormals into zeros
-        chosen = np.where(chosen & 0x7F80, chosen, chosen & 0x8000)
-    return np.asarray(chosen.view(dtype).reshape(shape))
+        raw = np.where(raw & 0x7F80, raw, raw & 0x8000)
+    return np.asarray(raw.view(dtype).reshape(shape))
 
 
 def random_indices(rng: np.random.Generator, dtype: Any, shape: tuple[int, ...], size: int) -> NDArray[Any]:

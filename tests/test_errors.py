@@ -71,7 +71,7 @@ def test_an_error_is_the_same_in_another_process(error: DmlError, send: Callable
     assert (type(sent), str(sent), sent.rules) == (type(error), str(error), error.rules)
     assert vars(sent) == vars(error)
     reasons = ("errno", "strerror", "filename")
-    assert [getattr(sent, one, None) for one in reasons] == [getattr(error, one, None) for one in reasons]
+    assert [getattr(sent, reason, None) for reason in reasons] == [getattr(error, reason, None) for reason in reasons]
 
 
 def refuse(*rules: str) -> None:

@@ -40,10 +40,10 @@ def test_tokens_go_to_their_best_two_experts() -> None:
     @jax.jit
     def layer(tokens: Any) -> Any:
         logits = tokens @ router
-        scores, chosen = dmljax.top_k(logits, axis=-1, k=2)
+        scores, best = dmljax.top_k(logits, axis=-1, k=2)
         gates = dmljax.activation_softmax(scores)
-        weights = dmljax.gather(experts, chosen, axis=0)
-        load = dmljax.reduce(dmljax.one_hot(chosen[..., None], jnp.array([0, 1]), axis=-1, depth=4), "sum", axes=(0, 1))
+        weights = dmljax.gather(experts, best, axis=0)
+        load = dmljax.reduce(dmljax.one_hot(best[..., None], jnp.array([0, 1]), axis=-1, depth=4), "sum", axes=(0, 1))
         return jnp.einsum("tkh,tk->th", jnp.einsum("td,tkdh->tkh", tokens, weights), gates), load[0, 0]
 
     result, load = layer(tokens)
@@ -69,7 +69,7 @@ def test_attention_is_masked_by_order_and_by_length() -> None:
 
     @jax.jit
     def plain(query: Any, key: Any, value: Any) -> Any:
-        heads = [one[:, :, None] for one in (query, key, value)]
+        heads = [operand[:, :, None] for operand in (query, key, value)]
         return jax.nn.dot_product_attention(*heads, is_causal=True, key_value_seq_lengths=lengths.astype("int32"))[
             :, :, 0
         ]
@@ -77,13 +77,13 @@ def test_attention_is_masked_by_order_and_by_length() -> None:
     batched = jax.jit(jax.vmap(attention))
     require_close(batched(query, key, value, lengths), plain(query, key, value))
     attentions = (lambda *given: batched(*given, lengths)), plain
-    grads, wanted = (
+    grads, expected_grads = (
         jax.jit(jax.grad(lambda *given, attention=attention: jnp.sin(attention(*given)).sum(), argnums=(0, 1, 2)))(
             query, key, value
         )
         for attention in attentions
     )
-    for grad, expected in zip(grads, wanted, strict=True):
+    for grad, expected in zip(grads, expected_grads, strict=True):
         require_close(grad, expected)
 
 
@@ -96,8 +96,8 @@ def test_a_beam_search_runs_in_a_scan() -> None:
         last = jnp.where(i == 0, 0, sequences[:, i - 1])
         logits = dmljax.gather(transitions, last, axis=0)
         total = scores[:, None] + dmljax.activation_log_softmax(logits)
-        scores, chosen = dmljax.top_k(total.reshape(-1), axis=0, k=beams)
-        parent, token = chosen // vocabulary, chosen % vocabulary
+        scores, places = dmljax.top_k(total.reshape(-1), axis=0, k=beams)
+        parent, token = places // vocabulary, places % vocabulary
         sequences = dmljax.gather(sequences, parent, axis=0).at[:, i].set(token)
         return (sequences, scores), None
 
@@ -110,7 +110,7 @@ def test_a_beam_search_runs_in_a_scan() -> None:
         longer = [
             (score + logs[path[-1], token], [*path, token]) for score, path in best for token in range(vocabulary)
         ]
-        best = sorted(longer, key=lambda one: -one[0])[:beams]
+        best = sorted(longer, key=lambda beam: -beam[0])[:beams]
     assert sequences.tolist() == [path[1:] for _, path in best]
     require_close(scores, [score for score, _ in best])
 
@@ -211,7 +211,9 @@ def test_causal_attention_is_mapped_over_examples_and_differentiated() -> None:
         heads = (x.reshape(6, 2, 8) for x in (query, key, value))
         return jax.nn.dot_product_attention(*heads, is_causal=True).sum()
 
-    actual, expected = (jax.jit(jax.vmap(jax.grad(one, argnums=(0, 1, 2))))(query, key, value) for one in (loss, plain))
+    actual, expected = (
+        jax.jit(jax.vmap(jax.grad(function, argnums=(0, 1, 2))))(query, key, value) for function in (loss, plain)
+    )
     for grad, other in zip(actual, expected, strict=True):
         require_close(grad, other)
 
@@ -228,7 +230,7 @@ def test_a_tree_of_parameters_takes_a_step_of_adam() -> None:
             ),
             *(parameters, first, second, grads),
         )
-        return jax.tree.map(lambda result: result.parameters, results, is_leaf=lambda one: hasattr(one, "parameters"))
+        return jax.tree.map(lambda result: result.parameters, results, is_leaf=lambda node: hasattr(node, "parameters"))
 
     adam = optax.adam(1e-3)
     steps, _ = adam.update(grads, adam.init(parameters))
@@ -255,8 +257,8 @@ def test_tokens_learn_their_places_in_the_queues_of_experts() -> None:
         before = dmljax.cumulative_summation(choice, axis=0, has_exclusive_sum=True)
         return dmljax.reduce(before * choice, "sum", axes=1)[:, 0]
 
-    chosen = logits.argmax(1)
-    assert places(logits).tolist() == [int((chosen[:i] == one).sum()) for i, one in enumerate(chosen)]
+    experts = logits.argmax(1)
+    assert places(logits).tolist() == [int((experts[:i] == expert).sum()) for i, expert in enumerate(experts)]
 
 
 def test_a_descriptor_with_a_fused_activation_is_lowered() -> None:

@@ -76,7 +76,7 @@ def test_results_that_do_not_fit_are_below_an_arrow_that_points_down() -> None:
     def places(wide: int) -> dict[str, tuple[int, int]]:
         figure: Any = draw({"x": np.zeros(wide), "z": np.zeros(2)}, {"y": np.zeros(5)}, heading="f(x, z)")
         assert figure.get_suptitle() == "f(x, z)"
-        grids = {one.get_title(loc="left"): one.get_subplotspec() for one in figure.axes}
+        grids = {axes.get_title(loc="left"): axes.get_subplotspec() for axes in figure.axes}
         return {title: (grids[title].rowspan.start, grids[title].colspan.start) for title in "xzy"}
 
     assert places(wide=3) == {"x": (0, 0), "z": (0, 1), "y": (0, 3)}, "beside the arrow"
@@ -112,11 +112,11 @@ def test_a_picture_shows_the_call_with_its_attributes(drawing: Any) -> None:
 @pytest.mark.parametrize(("name", "apart"), [("max_pooling1", 1), ("max_pooling2", 2)])
 def test_a_picture_of_pooling_frames_the_first_window_and_what_it_becomes(drawing: Any, name: str, apart: int) -> None:
     def framed(place: Any) -> list[tuple[float, float]]:
-        return [one.get_xy() for one in place.patches if not one.get_fill()]
+        return [part.get_xy() for part in place.patches if not part.get_fill()]
 
     image, arrow, *results = drawing["draw_example"](name).axes
     assert framed(image) == [(x * apart - 0.5, y * apart - 0.5) for y in (0, 1) for x in (0, 1)]
-    assert [framed(one) for one in (arrow, *results)] == [[], [(-0.5, -0.5)], [(-0.5, -0.5)]]
+    assert [framed(part) for part in (arrow, *results)] == [[], [(-0.5, -0.5)], [(-0.5, -0.5)]]
 
 
 def test_the_picture_of_grouped_attention_shows_how_the_cache_grows(drawing: Any) -> None:
@@ -245,11 +245,11 @@ def test_boxes_do_not_overlap_or_leave_the_picture() -> None:
     edges = {f"n{i}.input": "x" if i % 3 == 0 else f"n{i // 3}.output" for i in range(12)}
     figure = Graph(nodes=nodes, edges=edges, inputs={"x": TENSOR}, outputs={"y": "n11.output"})._drawing
     drawn = boxes(figure)
-    for one, other in itertools.combinations(drawn.values(), 2):
-        assert one[0] > other[2] or other[0] > one[2] or one[1] > other[3] or other[1] > one[3]
-    assert min(min(one[:2]) for one in drawn.values()) >= 0
-    assert max(one[2] for one in drawn.values()) <= figure.bbox.width
-    assert max(one[3] for one in drawn.values()) <= figure.bbox.height
+    for box, other in itertools.combinations(drawn.values(), 2):
+        assert box[0] > other[2] or other[0] > box[2] or box[1] > other[3] or other[1] > box[3]
+    assert min(min(box[:2]) for box in drawn.values()) >= 0
+    assert max(box[2] for box in drawn.values()) <= figure.bbox.width
+    assert max(box[3] for box in drawn.values()) <= figure.bbox.height
 
 
 def test_an_arrow_goes_past_the_boxes_between() -> None:

@@ -20,7 +20,9 @@ from dmljax.types import HeaderEnum
 
 def enumeration_of(annotation: Any) -> Any:
     """The enumeration of an argument, or None."""
-    return next((one for one in get_args(annotation) if isinstance(one, type) and issubclass(one, HeaderEnum)), None)
+    return next(
+        (part for part in get_args(annotation) if isinstance(part, type) and issubclass(part, HeaderEnum)), None
+    )
 
 
 CHOICES = {
@@ -56,7 +58,7 @@ def arguments_of_example(operator: Any) -> dict[str, Any]:
         given.update(arguments)
         raise Recorded
 
-    arrays = {key: jnp.asarray(one) for key, one in example.arrays(of_inputs=True).items()}
+    arrays = {key: jnp.asarray(array) for key, array in example.arrays(of_inputs=True).items()}
     with mock.patch.object(operator, "function", staticmethod(record)), contextlib.suppress(Recorded):
         example.desc.compute(**arrays)
     return given
@@ -71,7 +73,7 @@ def test_some_functions_take_choices() -> None:
 def test_a_type_checker_knows_the_names(enumeration: Any) -> None:
     for annotation in CHOICES.values():
         if enumeration_of(annotation) is enumeration:
-            (literal,) = (one for one in get_args(annotation) if get_origin(one) is Literal)
+            (literal,) = (part for part in get_args(annotation) if get_origin(part) is Literal)
             assert set(get_args(literal)) == {name.lower() for name in enumeration.__members__} | {*enumeration.in_jax}
 
 
@@ -156,8 +158,11 @@ def test_an_activation_is_its_function_or_its_name(activation: Any) -> None:
     needed = NEEDED.get(name, {})
     expected = function(dmljax.gemm(X, X), **needed)
     short = name.removeprefix("activation_").removeprefix("element_wise_")
-    for one in (functools.partial(function, **needed), *(() if needed else (name, short, short.upper(), function))):
-        assert_same_trees(dmljax.gemm(X, X, fused_activation=one), expected)
+    for spelling in (
+        functools.partial(function, **needed),
+        *(() if needed else (name, short, short.upper(), function)),
+    ):
+        assert_same_trees(dmljax.gemm(X, X, fused_activation=spelling), expected)
     if needed:
         with refuses("gemm: fused_activation...must be", directml.InvalidType):
             dmljax.gemm(X, X, fused_activation=name)

@@ -127,4 +127,4 @@ def test_an_artifact_takes_sizes_from_the_user(path: str, tmp_path: Path) -> Non
     options = ["-f", "length:1", "-f", "past:6", "-o", str(file)]
     assert main(["compile", path, "--for", "cpu", *options]) == 0
     exported = jax.export.deserialize(bytearray(file.read_bytes()))
-    assert [one.shape[1] for one in exported.in_avals[:3]] == [1, 7, 1]
+    assert [aval.shape[1] for aval in exported.in_avals[:3]] == [1, 7, 1]

@@ -36,12 +36,12 @@ def run_command(capsys: pytest.CaptureFixture[str], *arguments: object, status: 
 def test_a_text_becomes_a_picture(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[Any] = []
+    pictures: list[Any] = []
     generate = DiffusionModel.generate
 
     def kept(*given: Any, **options: Any) -> Any:
-        made.append((given[1:], options, generate(*given, **options)))
-        return made[-1][-1]
+        pictures.append((given[1:], options, generate(*given, **options)))
+        return pictures[-1][-1]
 
     monkeypatch.setattr(DiffusionModel, "generate", kept)
     monkeypatch.setattr("sys.stdin", io.StringIO("red cat\n"))
@@ -61,7 +61,7 @@ def test_a_text_becomes_a_picture(
         "bed " * 9,
     ]
     out, warning = run_command(capsys, "generate", folder, "-o", file, "--json", *options)
-    ((prompt,), given, images) = made[0]
+    ((prompt,), given, images) = pictures[0]
     assert (prompt, given.pop("key")) == ("red cat", jax.random.key(4))
     assert given == {"steps": 3, "guidance": 2, "height": 16, "scheduler": "ddim", "negative": "bed " * 9}
     with pillow.open(file) as image:

@@ -96,7 +96,7 @@ def of_kind(kind: kinds.MemberKind) -> Any:
     if isinstance(kind, kinds.Tensor):
         return tensor_descs
     if isinstance(kind, kinds.Enumeration):
-        return st.sampled_from([one for one in kind.enumeration if one is not DataType.UNKNOWN])
+        return st.sampled_from([member for member in kind.enumeration if member is not DataType.UNKNOWN])
     if isinstance(kind, kinds.Boolean):
         return st.booleans()
     if isinstance(kind, kinds.Struct):
@@ -216,7 +216,8 @@ def test_jax_arrays_are_checked_while_tracing(input: Any, error: Any, message: s
 
 def test_descs_and_function_arguments_correspond() -> None:
     for operator in directml.OPERATORS.values():
-        arguments, fields = inspect.signature(operator.function).parameters, {one.field for one in operator.members()}
+        arguments = inspect.signature(operator.function).parameters
+        fields = {field.field for field in operator.members()}
         assert operator.derived.keys() <= arguments.keys()
         assert {*operator.arguments, *operator.spread, *operator.implied} <= fields
         for member in operator.members():

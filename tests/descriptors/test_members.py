@@ -568,7 +568,7 @@ def test_the_source_of_a_value_makes_the_same_value() -> None:
 
 def model(folder: Path, bindings: Any) -> Path:
     values = {name: array.ravel().tolist() for name, array in (("a", A), ("b", B), ("c", C), ("out", 0 * JOINED))}
-    resources = {name: {"initialValuesDataType": "FLOAT32", "initialValues": one} for name, one in values.items()}
+    resources = {name: {"initialValuesDataType": "FLOAT32", "initialValues": list_} for name, list_ in values.items()}
     desc = directml.to_json(joining(3, 1, 2))
     commands = [
         {"type": "dispatch", "dispatchable": "join", "bindings": bindings},

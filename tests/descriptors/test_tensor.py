@@ -140,9 +140,9 @@ def test_a_tensor_desc_is_shown_as_it_is_written() -> None:
 
 
 def test_a_tensor_desc_is_hashable_whatever_sequences_it_was_made_from() -> None:
-    made = TensorDesc("FLOAT32", np.array([2, 3]), [3, 1], "OWNED_BY_DML")  # type: ignore[arg-type]
-    assert {made} == {TensorDesc(FLOAT32, (2, 3), (3, 1), TensorFlags.OWNED_BY_DML)}
-    assert (made.rank, made.element_count, made.dtype) == (2, 6, np.dtype("float32"))
+    desc = TensorDesc("FLOAT32", np.array([2, 3]), [3, 1], "OWNED_BY_DML")  # type: ignore[arg-type]
+    assert {desc} == {TensorDesc(FLOAT32, (2, 3), (3, 1), TensorFlags.OWNED_BY_DML)}
+    assert (desc.rank, desc.element_count, desc.dtype) == (2, 6, np.dtype("float32"))
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_jax_arrays_are_read_under_every_transformation(layout: str) -> None:
     assert_same_bits(jax.vmap(desc.read)(jnp.stack([buffer, -buffer])), np.stack([expected, -expected]))
     assert_same_bits(jax.jit(desc.read)(buffer.view(jnp.uint8)), expected)
     gradient = jax.grad(lambda x: jnp.vdot(desc.read(x), expected))(buffer)
-    times = np.array([np.count_nonzero(expected == one) for one in np.asarray(buffer)], np.float32)
+    times = np.array([np.count_nonzero(expected == element) for element in np.asarray(buffer)], np.float32)
     assert_same_bits(gradient, times * np.asarray(buffer))
 
 
@@ -204,7 +204,7 @@ def test_jax_arrays_are_read_under_every_transformation(layout: str) -> None:
 def test_transposed_and_repeated_jax_arrays_are_views(layout: str) -> None:
     desc = LAYOUTS[layout]
     program = jax.make_jaxpr(desc.read)(jax.ShapeDtypeStruct((desc.span,), jnp.float32))
-    assert {one.primitive.name for one in program.eqns} <= {"reshape", "transpose", "broadcast_in_dim"}
+    assert {equation.primitive.name for equation in program.eqns} <= {"reshape", "transpose", "broadcast_in_dim"}
 
 
 def test_a_jax_array_that_is_too_short_is_refused() -> None:

@@ -39,7 +39,7 @@ def programs() -> Iterator[tuple[str, str]]:
         )
     for module in (dmljax, directml):
         for name in module.__all__:
-            text = "".join(one.source for one in _examples(getattr(module, name)))
+            text = "".join(example.source for example in _examples(getattr(module, name)))
             if text:
                 yield f"docstring_{name}", NAMES_OF_DOCSTRINGS + text
 

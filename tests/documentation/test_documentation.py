@@ -94,11 +94,11 @@ def lines_in(documentation: str | None) -> dict[str, str]:
 
 def families() -> dict[ModuleType, dict[str, Callable[..., Any]]]:
     """The functions of each family, as they are written."""
-    found: dict[ModuleType, dict[str, Callable[..., Any]]] = {}
+    functions: dict[ModuleType, dict[str, Callable[..., Any]]] = {}
     for operator in directml.OPERATORS.values():
         function = inspect.unwrap(operator.function)
-        found.setdefault(sys.modules[function.__module__], {})[function.__name__] = function
-    return found
+        functions.setdefault(sys.modules[function.__module__], {})[function.__name__] = function
+    return functions
 
 
 def test_every_argument_and_result_has_a_line() -> None:
@@ -114,11 +114,11 @@ def test_each_line_is_unique_and_describes_an_argument() -> None:
     for family, functions in families().items():
         shared, parameters = lines_in(family.__doc__), Counter[str]()
         for name, function in functions.items():
-            own = lines_in(function.__doc__)
+            lines = lines_in(function.__doc__)
             signature = {*inspect.signature(function).parameters, "Returns"}
-            assert own.keys() <= signature, name
-            assert not own.items() & (everywhere | shared).items(), name
-            parameters.update(signature - own.keys())
+            assert lines.keys() <= signature, name
+            assert not lines.items() & (everywhere | shared).items(), name
+            parameters.update(signature - lines.keys())
         assert not shared.items() & everywhere.items(), family.__name__
         assert [name for name in shared if parameters[name] == 0] == [], family.__name__
         taken.update(parameters.keys() - shared.keys())
@@ -142,8 +142,8 @@ TWIN = r"\b(?:as|as in|as by|as with|like|than) `(?:dmljax\.)?(\w+)`"
 def test_documentation_sends_no_reader_to_another_operator() -> None:
     names = {function_name(operator) for operator in directml.OPERATORS.values()}
     for operator in directml.OPERATORS.values():
-        found = re.findall(TWIN, " ".join((inspect.getdoc(operator.function) or "").split()))
-        assert names.isdisjoint(found), operator.function.__name__
+        references = re.findall(TWIN, " ".join((inspect.getdoc(operator.function) or "").split()))
+        assert names.isdisjoint(references), operator.function.__name__
     for page in (Path(__file__).parents[2] / "notebooks" / "operators").rglob("*.md"):
         text = page.read_text().partition("## Relatives")[0]
         assert not re.search(r"(?i)\b(?:the )?same as (?:for )?\[`|says about|also holds here", text), page.name
@@ -151,7 +151,7 @@ def test_documentation_sends_no_reader_to_another_operator() -> None:
 
 def test_each_example_of_the_pages_calls_a_function() -> None:
     text = (resources.files("dmljax.examples") / "pages.txt").read_text()
-    calls = [one.source.partition("(")[0] for one in doctest.DocTestParser().get_examples(text) if one.want]
+    calls = [example.source.partition("(")[0] for example in doctest.DocTestParser().get_examples(text) if example.want]
     assert len(calls) == 99
     assert set(calls) <= {function_name(operator) for operator in directml.OPERATORS.values()}
 

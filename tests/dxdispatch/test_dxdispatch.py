@@ -593,7 +593,7 @@ def test_one_target_file_may_not_be_a_folder_of_another(tmp_path: Path, order: i
         ({"type": "print", "resource": "huge"}, "must have at most 16777216 values to be printed; got 16777217"),
         ({"type": "print", "resource": "struct"}, "resource must have an initialValuesDataType to be printed"),
         ({"type": "writeFile", "resource": "in"}, "commands[0].targetPath must be given; got none"),
-        *((write(one), "must be a file inside the output folder") for one in (*OUTSIDE, *OUTSIDE_ON_WINDOWS)),
+        *((write(path), "must be a file inside the output folder") for path in (*OUTSIDE, *OUTSIDE_ON_WINDOWS)),
         (write("a\0b"), r"targetPath must not contain control characters; got 'a\x00b'"),
         (write("a\nb.npy"), "targetPath must not contain control characters"),
         (write("a\x7f"), "targetPath must not contain control characters"),

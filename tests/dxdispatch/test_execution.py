@@ -39,10 +39,10 @@ def test_models_reproduce_the_pages_examples(name: str) -> None:
     results = [execution.result(index) for index in range(len(model.commands))]
     printed_values = [result.values for result in results if isinstance(result, Printed)]
     examples = examples_of(OPERATORS[f"DML_OPERATOR_{name.upper()}"])
-    assert [one.desc for one in model.dispatchables.values()] == [one.desc for one in examples]
-    expected = [array.ravel() for one in examples for array in one.arrays(of_inputs=False).values()]
-    for one, other in zip(printed_values, expected, strict=True):
-        assert_same_bits(one, other)
+    assert [part.desc for part in model.dispatchables.values()] == [example.desc for example in examples]
+    expected = [array.ravel() for example in examples for array in example.arrays(of_inputs=False).values()]
+    for result, other in zip(printed_values, expected, strict=True):
+        assert_same_bits(result, other)
 
 
 def test_operators_run_in_sequence(tmp_path: Path) -> None:

@@ -147,7 +147,9 @@ def test_the_rules_of_operators_hold_inside_graphs(tmp_path: Path) -> None:
     place = "dispatchables.product.sourcePath.nodes.sum.ELEMENT_WISE_ADD"
     assert f"{place}.ATensor.DimensionCount must be 4 to 5; got 1" in first
     assert "(at DML_FEATURE_LEVEL_1_0)" in first
-    assert any("commands[0].bindings.x.name must be a resource of the model; got 'unknown'" in one for one in others)
+    assert any(
+        "commands[0].bindings.x.name must be a resource of the model; got 'unknown'" in message for message in others
+    )
 
 
 def test_unknown_names_of_a_graph_give_a_warning(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def calls(path: Path, text: str) -> int:
     profile = cProfile.Profile()
     with profile, contextlib.suppress(InvalidModel):
         load(path)
-    return sum(one.callcount for one in profile.getstats())
+    return sum(entry.callcount for entry in profile.getstats())
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -325,15 +325,15 @@ def test_deferred_resources_take_dynamic_sizes(given: list[float], tmp_path: Pat
     read = load_model(tmp_path, resources, unique, [command, *shown, command, saved])
     with pytest.raises(Unsupported, match="no program for all inputs, because values decide sizes"):
         trace(read.dispatchables["unique"])
-    for one in (read, fuse(read)):
-        execution = run(one, output_path=tmp_path)
+    for variant in (read, fuse(read)):
+        execution = run(variant, output_path=tmp_path)
         session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
         expected = session.run(None, {"x": np.array(given, np.float32)})
         for name, due in zip(("values", "count"), expected, strict=True):
             np.testing.assert_array_equal(execution.values(name), due, strict=True)
         np.testing.assert_array_equal(np.load(tmp_path / "values.npy"), expected[0], strict=True)
     text = "".join(result_pieces(execution.result(1), "cpu", 0, 1))
-    assert text == f"Resource 'values': {', '.join(f'{one:g}' for one in sorted({*given}))}"
+    assert text == f"Resource 'values': {', '.join(f'{number:g}' for number in sorted({*given}))}"
 
 
 def test_results_of_dynamic_size_start_a_larger_buffer(tmp_path: Path) -> None:

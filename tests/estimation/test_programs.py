@@ -135,15 +135,15 @@ def test_donated_arguments_leave_their_memory_to_results(target: str) -> None:
 
 @pytest.mark.parametrize("name", ["sgd", "momentum", "adamw"])
 def test_the_named_optimizers_are_those_of_optax(name: str) -> None:
-    made = {"sgd": optax.sgd(1e-3), "momentum": optax.sgd(1e-3, 0.9), "adamw": optax.adamw(1e-3)}[name]
+    reference = {"sgd": optax.sgd(1e-3), "momentum": optax.sgd(1e-3, 0.9), "adamw": optax.adamw(1e-3)}[name]
     weights = {"w": jnp.arange(6.0).reshape(2, 3), "b": jnp.ones(3)}
-    state, expected = OPTIMIZERS[name].init(weights), made.init(weights)
+    state, expected = OPTIMIZERS[name].init(weights), reference.init(weights)
     for scale in (1.0, -0.5):
         grads = jax.tree.map(jnp.cos, jax.tree.map(lambda x, scale=scale: scale * x, weights))
         updates, state = OPTIMIZERS[name].update(grads, state, weights)
         with jax.numpy_dtype_promotion("standard"):
-            wanted, expected = made.update(grads, expected, weights)
-        chex.assert_trees_all_close(updates, wanted, rtol=1e-4)
+            changes, expected = reference.update(grads, expected, weights)
+        chex.assert_trees_all_close(updates, changes, rtol=1e-4)
     weigh = lambda tree: sum(leaf.nbytes for leaf in jax.tree.leaves(tree))  # noqa: E731
     assert weigh(state) == weigh(expected)
 
@@ -533,7 +533,7 @@ def test_copies_take_time_only_where_the_memory_needs_more_than_kernels_leave() 
 
 
 def test_an_estimate_prints_itself_and_is_json() -> None:
-    made = Estimate(
+    estimate = Estimate(
         *("h100:8", 8, "", 1.25, 44_700_000),
         peak_bytes=90_000_000_000,
         memory_bytes=80_000_000_000,
@@ -549,7 +549,7 @@ def test_an_estimate_prints_itself_and_is_json() -> None:
         work=Batch(16, 2048, 8),
         called=("flash_attention", "mha_forward"),
     )
-    assert [" ".join(line.split()) for line in str(made).partition("\n\nThe time")[0].splitlines()] == [
+    assert [" ".join(line.split()) for line in str(estimate).partition("\n\nThe time")[0].splitlines()] == [
         "h100:8",
         "compiles 1.2 s",
         "chips 8",
@@ -580,8 +580,8 @@ def test_an_estimate_prints_itself_and_is_json() -> None:
         "",
         "h100:8: kernels called: flash_attention, mha_forward",
     ]
-    json = made.to_json()
-    assert (json["seconds"], json["times"]["memory"], json["cost"]["kernels"]) == (made.seconds, 2e-6, 12)
+    json = estimate.to_json()
+    assert (json["seconds"], json["times"]["memory"], json["cost"]["kernels"]) == (estimate.seconds, 2e-6, 12)
     assert (json["utilization"], json["examples_per_second"], json["largest_batch"]) == (0.25, 4e6, 8)
     relu = {"name": "relu", "seconds": 1e-6, "kernels": 1, "bytes": 500, "operations": 0, "bound": "launches"}
     assert json["nodes"][1] == relu

@@ -97,9 +97,9 @@ def test_a_graph_computes_its_nodes_in_any_order() -> None:
         constants=graph.constants,
         outputs=graph.outputs,
     )
-    for one in (graph, backwards):
-        assert_same_bits(lower(one)(X), Y)
-        assert_same_bits(lower(one)(x=jnp.asarray(X)), Y)
+    for variant in (graph, backwards):
+        assert_same_bits(lower(variant)(X), Y)
+        assert_same_bits(lower(variant)(x=jnp.asarray(X)), Y)
 
 
 def test_a_constant_may_be_replaced_and_has_a_gradient() -> None:
@@ -432,7 +432,9 @@ def test_a_batch_stays_where_it_is() -> None:
         .lower(jax.device_put(np.zeros((16, 4), np.float32), sharding))
         .compile()
     )
-    assert not any(one in str(compiled.as_text()) for one in ("all-gather", "all-reduce", "all-to-all", "collective"))
+    assert not any(
+        collective in str(compiled.as_text()) for collective in ("all-gather", "all-reduce", "all-to-all", "collective")
+    )
 
 
 # JSON, pictures, copies
@@ -450,9 +452,12 @@ def test_a_graph_survives_json_and_pickle() -> None:
         outputs={"y": "a.b.output"},
         views={"y": TensorDesc("UINT16", (2,))},
     )
-    for one in (directml.from_json(json.loads(json.dumps(directml.to_json(graph)))), pickle.loads(pickle.dumps(graph))):
-        assert_same_bits(lower(one)(), special.view(np.uint16))
-        assert directml.to_json(one) == directml.to_json(graph)
+    for copy in (
+        directml.from_json(json.loads(json.dumps(directml.to_json(graph)))),
+        pickle.loads(pickle.dumps(graph)),
+    ):
+        assert_same_bits(lower(copy)(), special.view(np.uint16))
+        assert directml.to_json(copy) == directml.to_json(graph)
     assert directml.to_json(graph)["Edges"] == {"a.b.InputTensor": "weights.0"}
 
 

@@ -299,9 +299,9 @@ def test_identities_express_what_the_file_format_cannot(change: Any, nodes: list
     data = serialized.serialize(graph)
     read = parsed(data)
     assert list(read.nodes) == nodes
-    assert [one.sizes for one in read.inputs.values()] == [one.sizes for one in graph.inputs.values()]
+    assert [tensor.sizes for tensor in read.inputs.values()] == [tensor.sizes for tensor in graph.inputs.values()]
     assert serialized.serialize(read) == data
-    given = {name: np.arange(1, 3, dtype=np.float32).reshape(one.sizes) for name, one in graph.inputs.items()}
+    given = {name: np.arange(1, 3, dtype=np.float32).reshape(tensor.sizes) for name, tensor in graph.inputs.items()}
     expected = directml.lower(graph)(**given)
     results = directml.lower(read)(**given)
     assert list(read.outputs) == list(graph.outputs)

@@ -113,8 +113,8 @@ def graph() -> Program:
 
     from dmljax import directml, onnx
 
-    made = onnx.load(small_network()).graph({"x": (2, 3, 4, 4)})
-    return directml.lower(made), [made.inputs["x"].shape_dtype]
+    small_graph = onnx.load(small_network()).graph({"x": (2, 3, 4, 4)})
+    return directml.lower(small_graph), [small_graph.inputs["x"].shape_dtype]
 
 
 def layers() -> Program:
@@ -126,8 +126,8 @@ def layers() -> Program:
 
     model: Any = onnx.load(language_proto(layers=4), scan_layers=True)
     sizes = {"batch": 2, "length": 4, "past": 8, "total": 12}
-    shapes = {one.name: [sizes.get(size, size) for size in one.sizes] for one in model.inputs}
-    inputs = {one.name: jax.ShapeDtypeStruct(shapes[one.name], one.dtype) for one in model.inputs}
+    shapes = {input.name: [sizes.get(size, size) for size in input.sizes] for input in model.inputs}
+    inputs = {input.name: jax.ShapeDtypeStruct(shapes[input.name], input.dtype) for input in model.inputs}
     return lambda weights, inputs: model.apply(weights, **inputs), (model.weights, inputs)
 
 
@@ -140,8 +140,8 @@ def language(part: int) -> Program:
 
     with tempfile.TemporaryDirectory() as folder:
         model = language_model(write_folder(Path(folder)))
-    one = generation_programs(model.decoder, 2, 128, 160)[part]
-    return one.function, (model.weights, *one.inputs)
+    program = generation_programs(model.decoder, 2, 128, 160)[part]
+    return program.function, (model.weights, *program.inputs)
 
 
 def of_operator(operator: str) -> Program:
@@ -186,12 +186,12 @@ def programs() -> dict[str, Callable[[], Program | None]]:
 
 
 def main(names: Sequence[str]) -> None:
-    every, found = programs(), {}
+    every, digests_by_name = programs(), {}
     for name in names or every:
         program = every[name]()
         for platform, text in lower(*program) if program else ():
-            found[f"{name} for {platform}"] = hashlib.sha256(text.encode()).hexdigest()
-    print(json.dumps(found))
+            digests_by_name[f"{name} for {platform}"] = hashlib.sha256(text.encode()).hexdigest()
+    print(json.dumps(digests_by_name))
 
 
 if __name__ == "__main__":

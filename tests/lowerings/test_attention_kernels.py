@@ -48,13 +48,13 @@ def coarse(*shape: int, dtype: Any = np.float32) -> Any:
 
 def agree(actual: Any, expected: Any, dtype: Any) -> None:
     unit = float(jnp.finfo(dtype).eps)
-    for (path, one), other in zip(jax.tree_util.tree_leaves_with_path(expected), jax.tree.leaves(actual), strict=True):
-        assert one.dtype == other.dtype
-        assert one.shape == other.shape
-        one, other = (np.asarray(x, np.float64) for x in (one, other))
-        most = float(np.abs(one[np.isfinite(one)]).max(initial=1.0))
-        most *= 1 if one.ndim else 4  # a number is a sum over everything
-        np.testing.assert_allclose(other, one, rtol=0, atol=64 * unit * most, err_msg=jax.tree_util.keystr(path))
+    for (path, leaf), other in zip(jax.tree_util.tree_leaves_with_path(expected), jax.tree.leaves(actual), strict=True):
+        assert leaf.dtype == other.dtype
+        assert leaf.shape == other.shape
+        leaf, other = (np.asarray(x, np.float64) for x in (leaf, other))
+        most = float(np.abs(leaf[np.isfinite(leaf)]).max(initial=1.0))
+        most *= 1 if leaf.ndim else 4  # a number is a sum over everything
+        np.testing.assert_allclose(other, leaf, rtol=0, atol=64 * unit * most, err_msg=jax.tree_util.keystr(path))
 
 
 BATCH, HEADS, KEY_HEADS, QUERIES, KEYS = 2, 4, 2, 140, 150  # no block divides the positions

@@ -148,8 +148,8 @@ def test_derivatives_are_those_of_the_formula(platform: str, lower_for: Callable
     unit = 0.1 if platform == "tpu" else 1e-4
     by_both: Any = lambda *x: grads_of(x[0], weights._replace(scales=x[1]))[1]  # noqa: E731
     actual, tangent = jax.jit(lambda *x: jax.jvp(by_both, x, given))(*given)
-    for one, other in zip(actual, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=unit, atol=unit)
+    for result, other in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(result, other, rtol=unit, atol=unit)
     np.testing.assert_allclose(tangent[0], second, rtol=unit, atol=10 * unit)
 
 

@@ -763,10 +763,10 @@ def _(draw: Draw, operator: str) -> Node:
     places = [draw.random.integers(-size, size, (*x.shape[:batch], several)) for size in x.shape[batch:count]]
     if operator == "GatherND":
         return Node([x, np.stack(places, -1)], {"batch_dims": batch})
-    chosen = draw.random.permutation(math.prod(x.shape[:count]))[:several]
-    indices = np.stack(np.unravel_index(chosen, x.shape[:count]), -1).astype(np.int64)
+    positions = draw.random.permutation(math.prod(x.shape[:count]))[:several]
+    indices = np.stack(np.unravel_index(positions, x.shape[:count]), -1).astype(np.int64)
     reduction = draw.choice(["none", "add", "mul", "max", "min"])
-    return Node([x, indices, draw.array(x.dtype.name, (len(chosen), *x.shape[count:]))], {"reduction": reduction})
+    return Node([x, indices, draw.array(x.dtype.name, (len(positions), *x.shape[count:]))], {"reduction": reduction})
 
 
 @makes("ScatterElements")

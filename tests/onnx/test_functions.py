@@ -26,9 +26,9 @@ def referring(operator: str, inputs: Any, outputs: Any, domain: str = "", **refe
 def leaky(overload: str = "", factor: float = 0.5) -> Any:
     nodes = [referring("LeakyRelu", ["a"], ["b"], alpha=("slope", onnx.AttributeProto.FLOAT))]
     default = [helper.make_attribute("slope", factor)]
-    made = helper.make_function("own", "Leaky", ["a"], ["b"], nodes, VERSIONS, [], default)
-    made.overload = overload
-    return made
+    function = helper.make_function("own", "Leaky", ["a"], ["b"], nodes, VERSIONS, [], default)
+    function.overload = overload
+    return function
 
 
 def of_node(node: Any, functions: Any, **more: Any) -> Any:
@@ -58,10 +58,12 @@ def test_functions_call_functions_with_their_own_attributes() -> None:
 
 def test_a_function_has_its_own_opset_versions() -> None:
     nodes = [helper.make_node("Softmax", ["a"], ["b"])]  # before version 13, over axis 1 and all later ones
-    made = helper.make_function("own", "Old", ["a"], ["b"], nodes, [helper.make_opsetid("", 11)])
+    function = helper.make_function("own", "Old", ["a"], ["b"], nodes, [helper.make_opsetid("", 11)])
     node = helper.make_node("Old", ["x"], ["y"], domain="own")
     x = np.zeros((2, 2, 2), np.float32)
-    run = dmljax.onnx.load(model([node], [value("x", FLOAT, [2, 2, 2])], ["y"], functions=[made], domains={"own": 1}))
+    run = dmljax.onnx.load(
+        model([node], [value("x", FLOAT, [2, 2, 2])], ["y"], functions=[function], domains={"own": 1})
+    )
     assert run(x).ravel().tolist() == [0.25] * 8
 
 
@@ -73,21 +75,21 @@ def test_overloads_of_one_name_are_distinct() -> None:
 
 def test_an_optional_input_of_a_function_may_be_absent() -> None:
     nodes = [helper.make_node("Clip", ["a", "low"], ["b"])]
-    made = helper.make_function("own", "Bounded", ["a", "low"], ["b"], nodes, VERSIONS)
-    run = of_node(helper.make_node("Bounded", ["x"], ["y"], domain="own"), [made])
+    function = helper.make_function("own", "Bounded", ["a", "low"], ["b"], nodes, VERSIONS)
+    run = of_node(helper.make_node("Bounded", ["x"], ["y"], domain="own"), [function])
     assert run(X).tolist() == X.tolist()
 
 
 def test_sizes_that_follow_from_an_input_of_a_function_are_known() -> None:
     nodes = [helper.make_node("Reshape", ["a", "sizes"], ["b"])]
-    made = helper.make_function("own", "Shaped", ["a", "sizes"], ["b"], nodes, VERSIONS)
+    function = helper.make_function("own", "Shaped", ["a", "sizes"], ["b"], nodes, VERSIONS)
     node = helper.make_node("Shaped", ["x", "s"], ["y"], domain="own")
-    run = of_node(node, [made], constants={"s": np.array([3, -1])})
+    run = of_node(node, [function], constants={"s": np.array([3, -1])})
     assert run(X).shape == (3, 1)
 
 
 def test_a_function_that_calls_itself_is_refused() -> None:
     nodes = [helper.make_node("Round", ["a"], ["b"], domain="own")]
-    made = helper.make_function("own", "Round", ["a"], ["b"], nodes, VERSIONS)
+    function = helper.make_function("own", "Round", ["a"], ["b"], nodes, VERSIONS)
     with pytest.raises(DmlError, match="must not call itself"):
-        of_node(helper.make_node("Round", ["x"], ["y"], domain="own"), [made])
+        of_node(helper.make_node("Round", ["x"], ["y"], domain="own"), [function])

@@ -423,8 +423,8 @@ def test_versions_that_are_not_known_are_refused(version: int, tmp_path: Path) -
 def test_results_that_no_memory_holds_are_refused() -> None:
     sizes = {"sizes": np.array([2**20, 2**20])}
     for operator, inputs in (("Expand", ["x", "sizes"]), ("ConstantOfShape", ["sizes"])):
-        made = model([helper.make_node(operator, inputs, ["y"])], [X], ["y"], sizes)
-        run = dmljax.onnx.load(made)
+        proto = model([helper.make_node(operator, inputs, ["y"])], [X], ["y"], sizes)
+        run = dmljax.onnx.load(proto)
         with refuses(f"nodes.y.{operator}"):
             run(np.zeros(1, np.float32))
         with refuses(f"nodes.y.{operator} must have results of fewer than 2^40 elements; got (1048576, 1048576)"):

@@ -85,13 +85,13 @@ class State(NamedTuple):
 def step_of(model: dmljax.onnx.Model, dtype: Any) -> Callable[[State, Any, Any], tuple[State, jax.Array]]:
     """A step of training, which computes in `dtype` and keeps the weights in float32."""
 
-    def loss(weights: dict[str, jax.Array], ids: Any, wanted: Any) -> jax.Array:
+    def loss(weights: dict[str, jax.Array], ids: Any, labels: Any) -> jax.Array:
         logits = model.apply({name: weight.astype(dtype) for name, weight in weights.items()}, ids)
-        shares = jax.nn.one_hot(wanted, TOKENS, dtype=jnp.float32)
+        shares = jax.nn.one_hot(labels, TOKENS, dtype=jnp.float32)
         return jnp.mean(optax.softmax_cross_entropy(logits.astype(jnp.float32), shares))
 
-    def step(state: State, ids: Any, wanted: Any) -> tuple[State, jax.Array]:
-        value, grads = jax.value_and_grad(loss)(state.weights, ids, wanted)
+    def step(state: State, ids: Any, labels: Any) -> tuple[State, jax.Array]:
+        value, grads = jax.value_and_grad(loss)(state.weights, ids, labels)
         with jax.numpy_dtype_promotion("standard"):  # Optax mixes types, as the tests do not
             updates, moments = optimizer.update(grads, state.moments, state.weights)
         return State(optax.apply_updates(state.weights, updates), moments), value

@@ -29,8 +29,8 @@ def typed_descs(operator: str, level: FeatureLevel = LATEST) -> Iterator[directm
     types = [allowed(operator, field, level)[1] for field in case.free]
     # Each type of each tensor once is enough; the others cycle.
     for i in range(max(2, *map(len, types))):
-        chosen = {field: list_[i % len(list_)] for field, list_ in zip(case.free, types, strict=True)}
-        yield case.make(chosen, ranks[-(i % 2)])
+        types_by_field = {field: list_[i % len(list_)] for field, list_ in zip(case.free, types, strict=True)}
+        yield case.make(types_by_field, ranks[-(i % 2)])
 
 
 def any_desc(operator: str) -> directml.Operator:
@@ -85,7 +85,10 @@ def tame_types(operator: str) -> dict[str, DataType]:
     """FLOAT32 wherever possible, else UINT32 where possible, so indices stay indices."""
     types = {field: allowed(operator, field)[1] for field in CASES[operator].free}
     preferred = (DataType.FLOAT32, DataType.UINT32)
-    return {field: next((one for one in preferred if one in list_), list_[0]) for field, list_ in types.items()}
+    return {
+        field: next((data_type for data_type in preferred if data_type in list_), list_[0])
+        for field, list_ in types.items()
+    }
 
 
 def tame_floats(domain: tuple[float, float] | None, shape: tuple[int, ...], backwards: bool) -> Any:

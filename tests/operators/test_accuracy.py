@@ -370,7 +370,7 @@ def test_is_as_accurate_on_arrays_of_one_element(name: str) -> None:
     looped = jax.jit(lambda x: jax.lax.map(compute, x))(x)
     others = jax.lax.map(lambda x: RIVALS[name](x, *attributes), x) if name in RIVALS else None
     assert units_beyond(looped, exact, others).max() <= UNITS["float32"]
-    of_each_rank = jax.jit(lambda *given: [compute(one) for one in given])
+    of_each_rank = jax.jit(lambda *given: [compute(array) for array in given])
     for i in range(0, len(x), len(x) // 8):
         other = None if others is None else others[i]
         for result in of_each_rank(x[i], x[i][None], x[i][None, None]):
@@ -448,8 +448,8 @@ def test_quantization_by_one_scale_rounds_halves_correctly() -> None:
     for scale in range(1, 200):
         halves = (np.arange(-20, 20) + np.float32(0.5)) * np.float32(scale)
         steps = np.rint(halves.astype(np.float64) / scale)
-        for one in (np.array(scale, np.float32), np.array([scale], np.float32)):
-            assert dmljax.element_wise_quantize_linear(halves, one, np.int8(0)).tolist() == steps.tolist()
+        for shaped_scale in (np.array(scale, np.float32), np.array([scale], np.float32)):
+            assert dmljax.element_wise_quantize_linear(halves, shaped_scale, np.int8(0)).tolist() == steps.tolist()
 
 
 # Rows

@@ -234,7 +234,9 @@ def test_derivatives_with_respect_to_every_argument_are_finite_and_right(name: s
     functions = [function, *(derivative(function, i) for i in range(len(arguments)))]
     value, *derivatives = (
         np.asarray(result, np.float64)
-        for result in jax.jit(lambda *given: [jax.vmap(one)(*given) for one in functions])(*drawn)
+        for result in jax.jit(
+            lambda *given: [jax.vmap(partial_derivative)(*given) for partial_derivative in functions]
+        )(*drawn)
     )
     with np.errstate(all="ignore"):
         expected = PARTIAL_DERIVATIVES[name](*wide)

@@ -734,7 +734,7 @@ def test_may_share_or_divide_each_argument_inside_shard_map(operator: str) -> No
 
     def repeated(given: dict[str, Any]) -> Any:
         _, results = jax.lax.scan(lambda nothing, _: (nothing, function(given)), None, None, length=2)
-        return jax.tree.map(lambda one: one[1], results)
+        return jax.tree.map(lambda leaf: leaf[1], results)
 
     # Operators that are gradients may compute them by JAX, which inside a loop sums them over the devices unasked.
     is_gradient = "_GRAD" in operator

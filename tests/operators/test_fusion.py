@@ -36,8 +36,8 @@ def memory(function: Call, dtype: str) -> Any:
 
 
 def compiled(function: Call, dtype: str) -> Any:
-    wanted = function.__code__.co_varnames[: function.__code__.co_argcount]
-    return jax.jit(function).lower(*(arrays(dtype)[name] for name in wanted)).compile()
+    parameters = function.__code__.co_varnames[: function.__code__.co_argcount]
+    return jax.jit(function).lower(*(arrays(dtype)[name] for name in parameters)).compile()
 
 
 def one_hot(indices: Any, values: Any) -> Any:

@@ -91,8 +91,8 @@ def test_attention_equals_onnxruntime() -> None:
     near(attention(query, key, value, scale=0.3, head_count=heads), run([query, key, value], scale=0.3))
     expected = run([query, key, value, None, None, None, *before], outputs=3)
     results = attention(query, key, value, past_key=before[0], past_value=before[1], head_count=heads, has_present=True)
-    for result, one in zip(results, expected, strict=True):
-        near(result, one)
+    for result, reference in zip(results, expected, strict=True):
+        near(result, reference)
     expected = run([query, *before])  # only keys and values of an earlier call
     near(attention(query, past_key=before[0], past_value=before[1], head_count=heads), expected)
 
@@ -121,9 +121,9 @@ def test_grouped_attention_equals_onnxruntime(count: int) -> None:
         has_present=True,
     )
     near(results.output, expected[0])
-    for result, one in zip(results[1:], expected[1:], strict=True):
+    for result, reference in zip(results[1:], expected[1:], strict=True):
         for b, length in enumerate(lengths):  # later positions are unwritten
-            same(result[b, :, : length + count], one[b, :, : length + count])
+            same(result[b, :, : length + count], reference[b, :, : length + count])
 
 
 @SAMPLED
@@ -191,8 +191,8 @@ def test_dynamic_quantization_equals_onnxruntime_except_for_tiny_and_huge_ranges
     constant = np.repeat(np.array([0, 5, -5, 1e30, -1e-30]), 50).reshape(5, 50)
     for row in np.concatenate([rows, constant]).astype(np.float32):
         expected = onnxruntime_run("DynamicQuantizeLinear", [row], outputs=3)
-        for computed, wanted in zip(dmljax.dynamic_quantize_linear(row), expected, strict=True):
-            same(computed, wanted)
+        for computed, reference in zip(dmljax.dynamic_quantize_linear(row), expected, strict=True):
+            same(computed, reference)
     # ONNX Runtime's scale may be subnormal, or infinite where the range overflows.
     scales = []
     for row in np.array([[0, 1e-37], [-3e38, 3e38]], np.float32):

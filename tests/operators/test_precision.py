@@ -99,7 +99,7 @@ def test_descriptors_keep_full_precision_under_every_transformation(operator: st
     assert precisions(function, floats) <= {"HIGHEST"}
     differentiable, floats = differentiable_call(operator)
     every = precisions_when_transformed(differentiable, floats, has_second=operator != "DML_OPERATOR_ROI_ALIGN")
-    assert {name: found for name, found in every.items() if not found <= {"HIGHEST"}} == {}
+    assert {name: names for name, names in every.items() if not names <= {"HIGHEST"}} == {}
 
 
 @pytest.mark.parametrize("name", few_of(FUNCTIONS, "convolution"))
@@ -112,7 +112,7 @@ def test_functions_keep_the_setting_of_their_call_under_every_transformation(nam
 
     inputs = {str(i): np.ones(type_.shape, type_.dtype) for i, type_ in enumerate(types)}
     every = precisions_when_transformed(of_arrays, inputs)
-    assert {name: found for name, found in every.items() if found != {"HIGH"}} == {}
+    assert {name: precisions for name, precisions in every.items() if precisions != {"HIGH"}} == {}
 
 
 def attention_of_16_bits(x: Any) -> Any:

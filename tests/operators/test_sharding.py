@@ -486,9 +486,9 @@ def comes_through(name: str, mesh: jax.sharding.Mesh, specs: tuple[P, ...]) -> b
 def test_is_right_under_any_sharding(name: str, axis_type: AxisType) -> None:
     function, arrays = CALLS[name]
     mesh = mesh_of(axis_type, rows=4, columns=2)
-    chosen = [specs for specs in chosen_shardings(arrays, 3) if comes_through(name, mesh, specs)]
+    shardings = [specs for specs in chosen_shardings(arrays, 3) if comes_through(name, mesh, specs)]
     expected = function(*arrays)
-    for result in at_once(lambda given: function(*given), [placed(name, mesh, specs) for specs in chosen]):
+    for result in at_once(lambda given: function(*given), [placed(name, mesh, specs) for specs in shardings]):
         assert_same_trees(result, expected)
 
 
@@ -498,9 +498,9 @@ def test_is_right_under_any_sharding(name: str, axis_type: AxisType) -> None:
 def test_copies_keep_every_bit_under_any_sharding(name: str, axis_type: AxisType) -> None:
     function, arrays = COPIES[name]
     mesh = mesh_of(axis_type, rows=4, columns=2)
-    chosen = [specs for specs in chosen_shardings(arrays, 5) if comes_through(name, mesh, specs)]
+    shardings = [specs for specs in chosen_shardings(arrays, 5) if comes_through(name, mesh, specs)]
     expected = function(*arrays)
-    for result in at_once(lambda given: function(*given), [placed(name, mesh, specs, COPIES) for specs in chosen]):
+    for result in at_once(lambda given: function(*given), [placed(name, mesh, specs, COPIES) for specs in shardings]):
         assert_same_trees(result, expected)
 
 

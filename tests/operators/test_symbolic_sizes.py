@@ -447,8 +447,8 @@ def values_of(sizes: str, arrays: Sequence[Any]) -> dict[str, int]:
     """The values of the symbols that an array has as a size, or a multiple of it."""
     given = (
         pair
-        for one, x in zip(sizes.split("; "), arrays, strict=True)
-        for pair in zip(one.split(", "), x.shape, strict=True)
+        for shape, x in zip(sizes.split("; "), arrays, strict=True)
+        for pair in zip(shape.split(", "), x.shape, strict=True)
     )
     matches = ((re.fullmatch(r"(?:(\d+)\*)?([a-z]+)", symbolic), size) for symbolic, size in given)
     return {match[2]: size // int(match[1] or 1) for match, size in matches if match}
@@ -460,8 +460,8 @@ def exported(function: Callable[..., Any], sizes: str, dtypes: Sequence[Any]) ->
     while True:
         scope = jax.export.SymbolicScope(constraints)
         shapes = [
-            jax.ShapeDtypeStruct(jax.export.symbolic_shape(one, scope=scope), dtype)
-            for one, dtype in zip(sizes.split("; "), dtypes, strict=True)
+            jax.ShapeDtypeStruct(jax.export.symbolic_shape(shape, scope=scope), dtype)
+            for shape, dtype in zip(sizes.split("; "), dtypes, strict=True)
         ]
         try:
             return jax.export.export(jax.jit(function), platforms=["cpu", "cuda", "tpu"])(*shapes), constraints
@@ -491,7 +491,7 @@ def gradient_of(function: Callable[..., Any], arrays: Sequence[Any]) -> Callable
     places = tuple(i for i, array in enumerate(arrays) if array.dtype == np.float32)
     if not places or not of_floats(jax.eval_shape(function, *arrays)):
         return None
-    return jax.grad(lambda *x: sum(jnp.sum(one * one) for one in of_floats(function(*x))), argnums=places)
+    return jax.grad(lambda *x: sum(jnp.sum(output * output) for output in of_floats(function(*x))), argnums=places)
 
 
 @SAMPLED
@@ -515,8 +515,8 @@ def combinations() -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize(("name", "opened"), [*combinations()])
 def test_each_open_size_serves_several(name: str, opened: str, *, is_gradient: bool) -> None:
     function, sizes, arrays = FUNCTIONS[name]
-    wanted = gradient_of(function, arrays) if is_gradient else function
-    if wanted is None:
+    program = gradient_of(function, arrays) if is_gradient else function
+    if program is None:
         pytest.skip("has no floats to differentiate")
     values = values_of(sizes, arrays)
 
@@ -526,13 +526,13 @@ def test_each_open_size_serves_several(name: str, opened: str, *, is_gradient: b
     if is_gradient and name == "convolution, filters" and {*opened} & {*"kl"}:
         pytest.skip("refused, as another test shows")
     fixed = {symbol: value for symbol, value in values.items() if symbol not in opened.split()}
-    actual, _ = exported(wanted, with_values(**fixed), [array.dtype for array in arrays])
+    actual, _ = exported(program, with_values(**fixed), [array.dtype for array in arrays])
     for change in (lambda size: size, lambda size: 2 * size, lambda _: 1):
         values_of_size = values | {symbol: change(values[symbol]) for symbol in opened.split()}
         shapes = [tuple(map(eval, one.split(", "))) for one in with_values(**values_of_size).split("; ")]
         given = [np.resize(array, shape) for array, shape in zip(arrays, shapes, strict=True)]
         try:
-            expected = jax.jit(wanted)(*given)
+            expected = jax.jit(program)(*given)
         except DmlError:  # these sizes are refused
             continue
         result = actual.call(*given)
@@ -593,7 +593,7 @@ def test_undecidable_sizes_are_refused_with_a_constraint_that_helps(name: str) -
     (function, sizes, arrays), message = REFUSED[name]
     dtypes = [array.dtype for array in arrays]
     scope = jax.export.SymbolicScope()
-    shapes = [jax.export.symbolic_shape(one, scope=scope) for one in sizes.split("; ")]
+    shapes = [jax.export.symbolic_shape(shape, scope=scope) for shape in sizes.split("; ")]
     with refuses(message):
         jax.eval_shape(function, *map(jax.ShapeDtypeStruct, shapes, dtypes))
     _, constraints = exported(function, sizes, dtypes)
@@ -607,7 +607,8 @@ def test_transposed_convolutions_need_filters_of_known_space(direction: Any) -> 
 
     scope = jax.export.SymbolicScope(["h >= 9", "k <= 9"])
     image, filter = (
-        jax.ShapeDtypeStruct(jax.export.symbolic_shape(one, scope=scope), np.float32) for one in ("1, 2, h", "2, 2, k")
+        jax.ShapeDtypeStruct(jax.export.symbolic_shape(shape, scope=scope), np.float32)
+        for shape in ("1, 2, h", "2, 2, k")
     )
     with refuses("convolution: filter must have spatial sizes that are known while tracing; got shape (2, 2, k)"):
         jax.eval_shape(jax.grad(convolution), image, filter)

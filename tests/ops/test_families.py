@@ -19,11 +19,15 @@ ORACLES = [HERE / "formulas.py", HERE / "pages.py", *sorted(HERE.glob("*/cases_*
 
 @pytest.mark.parametrize("family", OPS)
 def test_the_cases_of_a_family_cover_its_operators(family: str) -> None:
-    operators = {one.removeprefix("DML_OPERATOR_") for one in directml.OPERATORS if families.family_of(one) == family}
-    given = vars(families.FAMILIES[family])
-    assert set(given["SUPPORT"]) == set(given["MEMBERS"]) == operators
-    assert {*given.get("ELEMENTWISE", {}), *given.get("CASES", {})} == operators
-    assert set(given.get("REMARKS", {})) <= operators
+    operators = {
+        operator.removeprefix("DML_OPERATOR_")
+        for operator in directml.OPERATORS
+        if families.family_of(operator) == family
+    }
+    tables = vars(families.FAMILIES[family])
+    assert set(tables["SUPPORT"]) == set(tables["MEMBERS"]) == operators
+    assert {*tables.get("ELEMENTWISE", {}), *tables.get("CASES", {})} == operators
+    assert set(tables.get("REMARKS", {})) <= operators
 
 
 def test_a_repeated_operator_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

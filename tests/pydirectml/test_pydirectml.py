@@ -104,7 +104,7 @@ def test_enumerations_have_the_values_in_the_header() -> None:
             assert int(dml.TensorDataType[name]) == int(directml.DataType[name])
     assert dml.MatrixTransform(1) is dml.MatrixTransform.TRANSPOSE
     assert str(dml.TensorDataType.FLOAT32) == "TensorDataType.FLOAT32"
-    assert [one.name for one in dml.OutputOptions] == ["Both", "Sequence", "Single"]
+    assert [option.name for option in dml.OutputOptions] == ["Both", "Sequence", "Single"]
 
 
 def test_members_are_module_names_and_the_last_enumeration_wins() -> None:
@@ -192,8 +192,8 @@ def test_expressions_have_operators() -> None:
         a + b, a - b, a * b, a / b, a % b, -a, a + 2, a - 2, a * 2, a / 4, 2 + a, 2 - a, 2 * a, 3 / a
     )
     expected = [x + y, x - y, x * y, x / y, np.fmod(x, y), -x, x + 2, x - 2, x * 2, x / 4, 2 + x, 2 - x, 2 * x, 3 / x]
-    for actual, wanted in zip(computed, expected, strict=True):
-        np.testing.assert_allclose(actual, wanted, rtol=3e-7)
+    for actual, reference in zip(computed, expected, strict=True):
+        np.testing.assert_allclose(actual, reference, rtol=3e-7)
 
 
 def test_an_expression_is_changed_in_place() -> None:
@@ -261,8 +261,8 @@ def test_elementwise_functions_equal_numpys() -> None:
         *(x, np.maximum(x, 0), 1 / (1 + np.exp(-x)), np.tanh(x), 2 * x + 0.5),
         *(x + y, np.maximum(x + y, 0), x - y, x * y, x / y, y),
     ]
-    for actual, wanted in zip(program.run(*outputs), expected, strict=True):
-        np.testing.assert_allclose(actual, wanted, rtol=2e-6, atol=1e-6)
+    for actual, reference in zip(program.run(*outputs), expected, strict=True):
+        np.testing.assert_allclose(actual, reference, rtol=2e-6, atol=1e-6)
 
 
 def test_only_strides_of_0_broadcast() -> None:
@@ -287,8 +287,10 @@ def test_matrix_products_and_softmax_equal_numpys() -> None:
     expected = 2 * np.swapaxes(x, 2, 3) @ y + 0.5 * z
     exponentials = np.exp(expected)
     softmax = exponentials / exponentials.sum(-1, keepdims=True)
-    for actual, wanted in zip(program.run(product, dml.activation_soft_max(product)), (expected, softmax), strict=True):
-        np.testing.assert_allclose(actual, wanted, rtol=1e-5, atol=1e-6)
+    for actual, reference in zip(
+        program.run(product, dml.activation_soft_max(product)), (expected, softmax), strict=True
+    ):
+        np.testing.assert_allclose(actual, reference, rtol=1e-5, atol=1e-6)
 
 
 def test_pooling_has_its_windows_before_or_after_its_strides() -> None:
@@ -359,8 +361,8 @@ def test_copies_keep_every_bit() -> None:
         x.repeat(2, 2).repeat(3, 3),
         x[:, :1] * 2 + 1,
     ]
-    for actual, wanted in zip(results, expected, strict=True):
-        assert_same_bits(actual, wanted)
+    for actual, reference in zip(results, expected, strict=True):
+        assert_same_bits(actual, reference)
 
 
 def test_gather_takes_the_bindings_arguments() -> None:
@@ -396,8 +398,8 @@ def test_normalizations_follow_their_formulas() -> None:
         x - x.mean(1, keepdims=True),
         x / (2 + 0.5 / 3 * sums) ** 0.75,
     ]
-    for actual, wanted in zip(program.run(*outputs), expected, strict=True):
-        np.testing.assert_allclose(actual, wanted, rtol=1e-5, atol=1e-5)
+    for actual, reference in zip(program.run(*outputs), expected, strict=True):
+        np.testing.assert_allclose(actual, reference, rtol=1e-5, atol=1e-5)
     with pytest.raises(TypeError, match="mean_variance_normalization: normalize_variance must be given; got none"):
         dml.mean_variance_normalization(a, epsilon=0)
 
@@ -440,10 +442,10 @@ def test_gru_equals_torch_after_reordering_gates(options: str) -> None:
         output_options=dml.OutputOptions[options],
     )
     sequence, single = (tensor.detach().numpy() for tensor in network(torch.from_numpy(x[0])))
-    wanted = {"sequence": sequence[:, None], "single": single[None]}
+    references = {"sequence": sequence[:, None], "single": single[None]}
     kept = ["sequence", "single"] if options == "Both" else [options.lower()]
     for name, actual in zip(kept, program.run(*(getattr(outputs, name) for name in kept)), strict=True):
-        np.testing.assert_allclose(actual, wanted[name], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(actual, references[name], rtol=1e-5, atol=1e-5)
     if options != "Both":
         (missing,) = {"sequence", "single"} - set(kept)
         with pytest.raises(ValueError, match="must not be empty"):

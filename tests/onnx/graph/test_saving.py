@@ -136,8 +136,8 @@ def test_tensors_inside_nodes_are_embedded(tmp_path: Path) -> None:
 def test_a_loaded_model_has_its_weights_once(tmp_path: Path) -> None:
     size = 2**27
     weight = np.ones(size // 4, np.float32)
-    made = model([helper.make_node("Mul", ["x", "w"], ["y"])], [value("x", FLOAT, [1])], ["y"], {"w": weight})
-    onnx.save(made, tmp_path / "large.onnx")
+    proto = model([helper.make_node("Mul", ["x", "w"], ["y"])], [value("x", FLOAT, [1])], ["y"], {"w": weight})
+    onnx.save(proto, tmp_path / "large.onnx")
     program = """
 import ctypes, gc, sys, jax, dmljax.onnx
 def bytes_held():

@@ -103,8 +103,8 @@ def test_kernels_read_prompts_of_different_lengths(folder: Path, kernels_for: Ca
     prompts = [PROMPT * 3 + OTHER, OTHER]
     expected = language_model(folder).logits(prompts)
     kernels_for()
-    for actual, wanted in zip(language_model(folder).logits(prompts), expected, strict=True):
-        np.testing.assert_allclose(actual, wanted, rtol=2e-5, atol=2e-5)
+    for actual, reference in zip(language_model(folder).logits(prompts), expected, strict=True):
+        np.testing.assert_allclose(actual, reference, rtol=2e-5, atol=2e-5)
 
 
 WITH_LEFT_PADDING = """

@@ -43,7 +43,7 @@ def test_a_branch_is_chosen_under_every_transformation(doubled_or_squared: Any) 
     assert jax.jit(doubled_or_squared)(jnp.array(False), x).tolist() == [9, 16]
     rows = jax.vmap(doubled_or_squared)(jnp.array([True, False]), jnp.stack([x, x]))
     assert rows.tolist() == [[6, 8], [9, 16]]
-    gradient = jax.grad(lambda x, chosen: doubled_or_squared(chosen, x).sum())
+    gradient = jax.grad(lambda x, condition: doubled_or_squared(condition, x).sum())
     assert gradient(x, jnp.array(False)).tolist() == jax.jit(gradient)(x, jnp.array(False)).tolist() == [6, 8]
 
 
@@ -229,7 +229,7 @@ def test_elements_of_a_sequence_have_its_type(given: Any, message: str) -> None:
     run = dmljax.onnx.load(
         model([helper.make_node("Identity", ["x"], ["y"])], [helper.make_value_info("x", kind)], ["y"])
     )
-    assert [one.shape for one in run([floats(jnp.ones(2)), floats(jnp.ones(3))])] == [(2,), (3,)]
+    assert [element.shape for element in run([floats(jnp.ones(2)), floats(jnp.ones(3))])] == [(2,), (3,)]
     with refuses(message):
         run(given)
 

@@ -45,12 +45,12 @@ def softmax(x: Any) -> Any:
     return powers / powers.sum(-1, keepdims=True)
 
 
-def mix(inputs: list[Any], chosen: Any, weights: Any, activated: Any) -> Any:
+def mix(inputs: list[Any], best_experts: Any, weights: Any, activated: Any) -> Any:
     """The mixture, token by token, in float64; `activated` takes the products of an expert's first matrices."""
     x, _, *layers = (x.astype(np.float64) for x in inputs)
     pairs = list(zip(layers[::2], layers[1::2], strict=True))
     result = np.zeros(x.shape)
-    for token, (experts, shares) in enumerate(zip(chosen, weights, strict=True)):
+    for token, (experts, shares) in enumerate(zip(best_experts, weights, strict=True)):
         for expert, share in zip(experts, shares, strict=True):
             firsts = [matrix[expert] @ x[token] + bias[expert] for matrix, bias in (pairs[0], *pairs[2:])]
             matrix, bias = pairs[1]
@@ -62,8 +62,8 @@ def best(scores: Any, count: int) -> Any:
     return np.argsort(-scores, axis=1, kind="stable")[:, :count]
 
 
-def shares(scores: Any, chosen: Any) -> Any:
-    return softmax(np.take_along_axis(scores, chosen, 1))
+def shares(scores: Any, experts: Any) -> Any:
+    return softmax(np.take_along_axis(scores, experts, 1))
 
 
 def swiglu(gate: Any, linear: Any, limit: float = math.inf) -> Any:
@@ -130,13 +130,13 @@ def test_experts_may_be_mixed_by_weights_other_than_scores(is_normalized: int) -
 def test_gates_may_be_stored_apart_from_their_linear_parts(fusion: int) -> None:
     inputs = dense(5, rows=2 * UNITS if fusion else UNITS, has_third=not fusion)
     model = one_node("MoE", inputs, k=2, **GATED, swiglu_fusion=fusion, swiglu_limit=0.5, normalize_routing_weights=1)
-    chosen = best(inputs[1], 2)
+    experts = best(inputs[1], 2)
 
     def activated(*firsts: Any) -> Any:
         gate, linear = firsts if not fusion else np.split(firsts[0], 2)
         return swiglu(gate, linear, 0.5)
 
-    expected = mix(inputs, chosen, shares(inputs[1], chosen), activated)
+    expected = mix(inputs, experts, shares(inputs[1], experts), activated)
     np.testing.assert_allclose(run(model, inputs), expected, rtol=1e-5, atol=2e-5)
 
 
@@ -149,9 +149,9 @@ def test_the_limit_may_come_after_the_activation() -> None:
         gate, linear = first[::2], first[1::2]
         return np.minimum(gate * sigmoid(1.702 * gate), 0.3) * (np.clip(linear, -0.3, 0.3) + 1)
 
-    chosen = best(inputs[1], 1)
-    weights = np.take_along_axis(softmax(inputs[1]), chosen, 1)
-    np.testing.assert_allclose(run(model, inputs), mix(inputs, chosen, weights, activated), rtol=1e-5, atol=2e-5)
+    experts = best(inputs[1], 1)
+    weights = np.take_along_axis(softmax(inputs[1]), experts, 1)
+    np.testing.assert_allclose(run(model, inputs), mix(inputs, experts, weights, activated), rtol=1e-5, atol=2e-5)
 
 
 @GATE
@@ -159,15 +159,15 @@ def test_a_sparse_mixer_compares_each_expert_with_those_close_to_it() -> None:
     # ONNX Runtime's CPU ignores the attribute; these are the formulas of arXiv:2409.12136 for inference.
     inputs = dense(40)
     inputs[1] = (1 + inputs[1] / 50).astype(np.float32)
-    chosen, weights, left = [], [], inputs[1].astype(np.float64)
+    experts, weights, left = [], [], inputs[1].astype(np.float64)
     for _ in range(2):
         largest = left.max(1, keepdims=True)
         is_far = (largest - inputs[1]) / np.maximum(np.abs(inputs[1]), largest) > 0.02
-        chosen.append(left.argmax(1))
+        experts.append(left.argmax(1))
         weights.append(softmax(np.where(is_far, -np.inf, left)).max(1))
-        left[np.arange(40), chosen[-1]] = -np.inf
+        left[np.arange(40), experts[-1]] = -np.inf
     model = one_node("MoE", inputs, k=2, use_sparse_mixer=1)
-    expected = mix(inputs, np.stack(chosen, 1), np.stack(weights, 1), lambda x: np.maximum(x, 0))
+    expected = mix(inputs, np.stack(experts, 1), np.stack(weights, 1), lambda x: np.maximum(x, 0))
     assert 0 < np.mean(np.stack(weights) == 1) < 1, "some scores have others close to them"
     np.testing.assert_allclose(run(model, inputs), expected, rtol=1e-5, atol=2e-5)
 
@@ -192,9 +192,9 @@ def test_many_tokens_equal_single_ones(is_one_sided: bool) -> None:
     whole = run(one_node("MoE", inputs, k=2), inputs)
     few = [*(x[:3] for x in inputs[:2]), *inputs[2:]]
     np.testing.assert_allclose(run(one_node("MoE", few, k=2), few), whole[:3], rtol=1e-5, atol=2e-5)
-    chosen = best(inputs[1], 2)
-    weights = np.take_along_axis(softmax(inputs[1]), chosen, 1)
-    expected = mix(inputs, chosen, weights, lambda x: np.maximum(x, 0))
+    experts = best(inputs[1], 2)
+    weights = np.take_along_axis(softmax(inputs[1]), experts, 1)
+    expected = mix(inputs, experts, weights, lambda x: np.maximum(x, 0))
     np.testing.assert_allclose(whole, expected, rtol=1e-5, atol=5e-5)
 
 

@@ -17,9 +17,9 @@ X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 def both(operator: str, arrays: list[Any], **attributes: Any) -> tuple[Any, Any]:
     """The result of a node here and in ONNX Runtime."""
-    made = one_node(operator, arrays, domain="", version=18, **attributes)
+    proto = one_node(operator, arrays, domain="", version=18, **attributes)
     present = [array for array in arrays if array is not None]
-    return dmljax.onnx.load(made)(*present), by_onnxruntime(made, present)[0]
+    return dmljax.onnx.load(proto)(*present), by_onnxruntime(proto, present)[0]
 
 
 @SAMPLED
@@ -88,8 +88,8 @@ def test_quantized_sums_next_to_halves_are_rounded_as_in_onnxruntime(operator: s
         bias = [np.arange(128, dtype=np.int32)] if operator == "QGemm" else []
         arrays = [column[:, None], *left, row[None], *right, *bias, *last]
     domain = "com.microsoft" if operator in ("QGemm", "QLinearMul") else ""
-    made = one_node(operator, arrays, domain=domain)
-    np.testing.assert_array_equal(dmljax.onnx.load(made)(*arrays), by_onnxruntime(made, arrays)[0])
+    proto = one_node(operator, arrays, domain=domain)
+    np.testing.assert_array_equal(dmljax.onnx.load(proto)(*arrays), by_onnxruntime(proto, arrays)[0])
 
 
 def test_a_quantized_product_may_have_a_scale_for_each_row() -> None:
@@ -116,8 +116,8 @@ def test_integers_are_reduced_as_in_onnxruntime(operator: str) -> None:
 def test_integers_are_reduced_along_no_axes(operator: str) -> None:
     for x in (np.array(3, np.int32), np.array([[3, 2], [0, 2]], np.int32)):
         arrays = [x, np.array([], np.int64)]
-        made = one_node(operator, arrays, domain="", version=18, noop_with_empty_axes=1)
-        np.testing.assert_array_equal(dmljax.onnx.load(made)(*arrays), x)
+        proto = one_node(operator, arrays, domain="", version=18, noop_with_empty_axes=1)
+        np.testing.assert_array_equal(dmljax.onnx.load(proto)(*arrays), x)
 
 
 @SAMPLED

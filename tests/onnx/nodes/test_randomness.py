@@ -114,8 +114,8 @@ def test_each_iteration_of_a_loop_draws_its_own_numbers(count: int) -> None:
         nodes, "body", inputs, [value("going", BOOL, []), value("sum", FLOAT, [2]), value("row", FLOAT, [2])]
     )
     loop = helper.make_node("Loop", ["count", "", "x"], ["y", "rows"], body=body)
-    made = model([loop], [value("x", FLOAT, [2])], ["y", "rows"], {"count": np.array(count)})
-    run = dmljax.onnx.load(made)
+    proto = model([loop], [value("x", FLOAT, [2])], ["y", "rows"], {"count": np.array(count)})
+    run = dmljax.onnx.load(proto)
     total, rows = run(np.zeros(2, np.float32), key=KEY)
     assert len(np.unique(rows)) == 2 * count
     np.testing.assert_allclose(total, np.sum(rows, 0), rtol=1e-6)

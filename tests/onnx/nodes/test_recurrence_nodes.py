@@ -27,10 +27,10 @@ def network(operator: str, gates: int, outputs: Any = ("y", "h"), directions: in
     weights = {"w": floats(directions, gates * 4, 3), "r": floats(directions, gates * 4, 4)}
     weights["b"] = floats(directions, gates * 8)
     node = helper.make_node(operator, ["x", "w", "r", "b"], list(outputs), hidden_size=4, **attributes)
-    made = model(
+    proto = model(
         [node], [value("x", FLOAT, ["l", "n", 3])], [output for output in outputs if output], weights, opset=14
     )
-    return dmljax.onnx.load(made), made, weights
+    return dmljax.onnx.load(proto), proto, weights
 
 
 @pytest.mark.parametrize(
@@ -45,9 +45,9 @@ def network(operator: str, gates: int, outputs: Any = ("y", "h"), directions: in
 @pytest.mark.gate(but=1)
 def test_activations_by_name_take_numbers_in_their_order(activations: Any, alphas: Any, betas: Any) -> None:
     lists = {"activation_alpha": alphas, "activation_beta": betas}
-    numbers = {name: one for name, one in lists.items() if one}
-    recur, made, _ = network("LSTM", 4, ["y", "h", "c"], activations=activations, **numbers)
-    for result, expected in zip(recur(X), by_onnxruntime(made, [X]), strict=True):
+    numbers = {name: values for name, values in lists.items() if values}
+    recur, proto, _ = network("LSTM", 4, ["y", "h", "c"], activations=activations, **numbers)
+    for result, expected in zip(recur(X), by_onnxruntime(proto, [X]), strict=True):
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 
 
@@ -65,8 +65,8 @@ def test_activations_by_name_take_numbers_in_their_order(activations: Any, alpha
     ],
 )
 def test_attributes_mean_the_same_as_in_onnxruntime(operator: str, gates: int, attributes: Any) -> None:
-    recur, made, _ = network(operator, gates, **attributes)
-    for result, expected in zip(recur(X), by_onnxruntime(made, [X]), strict=True):
+    recur, proto, _ = network(operator, gates, **attributes)
+    for result, expected in zip(recur(X), by_onnxruntime(proto, [X]), strict=True):
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 
 

@@ -32,16 +32,16 @@ def few_positions(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     """The arguments of each attention that is computed as one operation."""
-    made: Calls = []
+    recorded_calls: Calls = []
     attend = lowerings.attention
 
     def attention(query: Any, keys: Any, values: Any, scale: Any, bias: Any, mask: Any, **options: Any) -> Any:
         parts = {} if mask is None else mask._asdict()
-        made.append({"query": query, "key": keys[0], "bias": bias, **options, **parts})
+        recorded_calls.append({"query": query, "key": keys[0], "bias": bias, **options, **parts})
         return attend(query, keys, values, scale, bias, mask, **options)
 
     monkeypatch.setattr("dmljax.onnx.nodes.attention.joined.attention", attention)
-    return made
+    return recorded_calls
 
 
 SIZES = {
@@ -58,8 +58,8 @@ TYPES = {"seen": "bool"}
 
 def arrays(shapes: Mapping[str, Sequence[int]], dtype: Any = np.float32) -> dict[str, Any]:
     random = np.random.default_rng(0)
-    made = {name: random.standard_normal(shape).astype(dtype) for name, shape in shapes.items()}
-    return {name: array > -0.5 if name == "seen" else array for name, array in made.items()}
+    feeds = {name: random.standard_normal(shape).astype(dtype) for name, shape in shapes.items()}
+    return {name: array > -0.5 if name == "seen" else array for name, array in feeds.items()}
 
 
 def network(nodes: str, shapes: Mapping[str, Sequence[Any]], constants: str = "", *, opset: int = 18) -> Any:
@@ -80,8 +80,8 @@ def with_all_outputs(model: Any) -> Any:
     other = onnx.ModelProto()
     other.CopyFrom(model)
     outputs = {tensor.name for tensor in model.graph.output}
-    made = (name for node in model.graph.node for name in node.output if name and name not in outputs)
-    other.graph.output.extend(onnx.ValueInfoProto(name=name) for name in made)
+    inner_names = (name for node in model.graph.node for name in node.output if name and name not in outputs)
+    other.graph.output.extend(onnx.ValueInfoProto(name=name) for name in inner_names)
     return other
 
 
@@ -699,7 +699,7 @@ def test_a_mask_that_is_drawn_is_no_constant(calls: Calls) -> None:
     model = network(nodes, shapes, "float[3, 3] chances = {1, 0, 0, 1, 1, 0, 1, 1, 1}, float low = {-inf}")
     result = dmljax.onnx.load(model)(**arrays(shapes), key=jax.random.key(0))
     np.testing.assert_allclose(np.asarray(result)[0, 0, 0], arrays(shapes)["v"][0, 0, 0], rtol=1e-6)
-    assert [one["end"] for one in calls] == [None]
+    assert [call["end"] for call in calls] == [None]
 
 
 def test_keys_that_are_an_output_stay(calls: Calls) -> None:
@@ -774,9 +774,9 @@ def test_errors_name_the_node_that_adds_a_bias_of_wrong_heads() -> None:
 
 
 def test_an_attention_in_a_subgraph_is_joined(calls: Calls) -> None:
-    chosen = f"then_branch = a () => (y) {{ {PRODUCT}  {REST.replace('(s)', '(p)')} }}"
+    branch = f"then_branch = a () => (y) {{ {PRODUCT}  {REST.replace('(s)', '(p)')} }}"
     other = "else_branch = b () => (z) { z = Identity(v2) }"
-    nodes = f"h = Cast<to = 9>(which)  y = If(h) <{chosen}, {other}>"
+    nodes = f"h = Cast<to = 9>(which)  y = If(h) <{branch}, {other}>"
     shapes = {"q": (1, 1, 5, 8), "k": (1, 1, 5, 8), "v": (1, 1, 5, 3), "v2": (1, 1, 5, 3), "which": ()}
     model, inputs = network(nodes, shapes), arrays(shapes) | {"which": np.array(1, np.float32)}
     np.testing.assert_allclose(dmljax.onnx.load(model)(**inputs), by_onnxruntime(model, inputs), rtol=2e-5, atol=2e-6)

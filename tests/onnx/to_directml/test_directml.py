@@ -48,11 +48,11 @@ def require_same(model: Model, *inputs: Any, constants: Sequence[str] = (), tole
     results = directml.lower(graph)(*(as_tensor(value) for value in inputs))
     expected = model.apply(model.weights, *inputs)
     several = expected if isinstance(expected, tuple) else (expected,)
-    for result, wanted in zip(results.values() if isinstance(results, dict) else [results], several, strict=True):
+    for result, reference in zip(results.values() if isinstance(results, dict) else [results], several, strict=True):
         if tolerance:
-            np.testing.assert_allclose(result, as_tensor(wanted), rtol=tolerance, atol=tolerance)
+            np.testing.assert_allclose(result, as_tensor(reference), rtol=tolerance, atol=tolerance)
         else:
-            assert_same_bits(result, as_tensor(wanted))
+            assert_same_bits(result, as_tensor(reference))
     return graph
 
 
@@ -287,19 +287,19 @@ CASES: dict[str, tuple[str, str, Mapping[str, Any]]] = {
 def test_a_graph_and_its_file_compute_what_the_model_does(name: str) -> None:
     signature, body, weights = CASES[name]
     model = load_model(signature, body, weights, version=26)
-    inputs = [_random(one) for one in model.inputs]
+    inputs = [_random(input) for input in model.inputs]
     graph = model.graph()
     again = dmljax.serialized.parse(dmljax.serialized.serialize(graph), lambda name: b"")
     expected = jax.tree.leaves(model(*inputs))
-    for one in (graph, again):
-        results: Any = directml.lower(one)(*(as_tensor(value) for value in inputs))
+    for variant in (graph, again):
+        results: Any = directml.lower(variant)(*(as_tensor(value) for value in inputs))
         several = results.values() if isinstance(results, dict) else [results]
-        for result, wanted in zip(several, expected, strict=True):
-            np.testing.assert_allclose(result, as_tensor(wanted), rtol=1e-5, atol=1e-6, err_msg=name)
+        for result, reference in zip(several, expected, strict=True):
+            np.testing.assert_allclose(result, as_tensor(reference), rtol=1e-5, atol=1e-6, err_msg=name)
 
 
-def _random(wanted: Any) -> Any:
-    return RNG.integers(-9, 9, wanted.sizes).astype("int32") if wanted.dtype == np.int32 else floats(*wanted.sizes)
+def _random(input: Any) -> Any:
+    return RNG.integers(-9, 9, input.sizes).astype("int32") if input.dtype == np.int32 else floats(*input.sizes)
 
 
 @pytest.mark.parametrize(
@@ -512,8 +512,8 @@ def test_a_refusal_says_how_to_cut_the_model() -> None:
     first = directml.lower(before)(x)
     c = directml.lower(between)(x=x, a=jnp.linalg.det(first))
     y = directml.lower(behind)(d=jnp.linalg.det(c), first=first)
-    for result, wanted in zip((y, first), model(x), strict=True):
-        np.testing.assert_allclose(result, wanted, rtol=1e-5)
+    for result, reference in zip((y, first), model(x), strict=True):
+        np.testing.assert_allclose(result, reference, rtol=1e-5)
 
 
 def test_nodes_with_data_dependent_sizes_are_cut_off() -> None:

@@ -448,6 +448,6 @@ def test_a_graph_computes_what_the_model_does(name: str) -> None:
     expected = model(*arrays)
     several = expected if isinstance(expected, tuple) else (expected,)
     given = results.values() if isinstance(results, dict) else [results]
-    for result, wanted in zip(given, several, strict=True):
-        assert result.shape == (wanted.shape or (1,))
-        np.testing.assert_allclose(np.asarray(result).reshape(wanted.shape), wanted, rtol=1e-5, atol=1e-6)
+    for result, reference in zip(given, several, strict=True):
+        assert result.shape == (reference.shape or (1,))
+        np.testing.assert_allclose(np.asarray(result).reshape(reference.shape), reference, rtol=1e-5, atol=1e-6)

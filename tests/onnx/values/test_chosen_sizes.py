@@ -21,7 +21,7 @@ def floats(values: Any) -> Any:
 
 def load_model(operator: str, kinds: Any, outputs: int = 1, opset: int = 21, **options: Any) -> Any:
     """A model of one operator, with inputs a, b ... of these kinds."""
-    attributes = {name: one for name, one in options.items() if name != "maximum"}
+    attributes = {name: option for name, option in options.items() if name != "maximum"}
     names, results = [*"abcdef"[: len(kinds)]], [*"uvwxyz"[:outputs]]
     node = helper.make_node(operator, names, results, name="one", **attributes)
     inputs = [value(name, element_type, None) for name, element_type in zip(names, kinds, strict=True)]

@@ -143,10 +143,10 @@ def test_networks_compute_what_onnx_runtime_does_for_any_bound(name: str, bounds
 
 def require_same(model: Any, x: Any, expected: Any) -> None:
     results, sizes = jax.jit(model.with_sizes)(x)
-    for result, wanted, name in zip(results, expected, ("y", "n"), strict=True):
-        assert sizes[name].tolist() == [*np.shape(wanted)]
-        true = np.asarray(result)[tuple(map(slice, np.shape(wanted)))]
-        np.testing.assert_allclose(true, wanted, rtol=2e-6, atol=1e-6)
+    for result, reference, name in zip(results, expected, ("y", "n"), strict=True):
+        assert sizes[name].tolist() == [*np.shape(reference)]
+        true = np.asarray(result)[tuple(map(slice, np.shape(reference)))]
+        np.testing.assert_allclose(true, reference, rtol=2e-6, atol=1e-6)
         assert np.abs(result).sum() == np.abs(true).sum(), "the padding is 0"
 
 

@@ -451,17 +451,17 @@ def test_the_pages_recipes_equal_jax_random() -> None:
     key, bits = names["key"], names["bits"]
     assert_same_bits(jax.random.bits(key, bits.shape, "uint32"), bits)
     assert_same_bits(jax.random.uniform(key, bits.shape, "float32"), names["as_jax"])
-    for one in ("uniform", "as_jax"):
-        assert 0 <= names[one].min() < 0.01
-        assert 0.99 < names[one].max() < 1
+    for recipe in ("uniform", "as_jax"):
+        assert 0 <= names[recipe].min() < 0.01
+        assert 0.99 < names[recipe].max() < 1
     np.testing.assert_allclose(names["uniform"], names["as_jax"], atol=2.0**-23)
     assert set(np.unique(names["dice"])) == {1, 2, 3, 4, 5, 6}
     assert abs(float(names["normal"].mean())) < 0.05
     assert abs(float(names["normal"].std()) - 1) < 0.05
     drawn = [
-        jax.random.bits(one, dtype="uint32") for one in (key, *jax.random.split(key, 3), jax.random.fold_in(key, 1))
+        jax.random.bits(each, dtype="uint32") for each in (key, *jax.random.split(key, 3), jax.random.fold_in(key, 1))
     ]
-    assert len({int(one) for one in drawn}) == 5
+    assert len({int(word) for word in drawn}) == 5
 
 
 def test_the_state_of_a_generator_desc_may_be_left_out() -> None:

@@ -94,7 +94,9 @@ def for_each_element(parameter: Arr, sizes: tuple[int, ...]) -> Arr:
 
 
 def in_blocks(formula: Any, input: Arr, parameters: Mapping[str, Arr], **attributes: Any) -> Any:
-    return formula(input, *(for_each_element(one, input.shape) for one in parameters.values()), **attributes)
+    return formula(
+        input, *(for_each_element(parameter, input.shape) for parameter in parameters.values()), **attributes
+    )
 
 
 def dynamically_quantized(input: Arr, dtype: Any) -> tuple[Any, Any, Any]:

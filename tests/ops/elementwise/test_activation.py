@@ -88,8 +88,8 @@ def test_defaults_are_the_typical_values(name: str) -> None:
 
 @pytest.mark.parametrize("name", TYPICAL)
 def test_other_types_are_refused(name: str) -> None:
-    kind, wanted = ("bool", "an integer or floating") if name in OF_INTEGERS else ("int32", "a floating")
-    with refuses(f"activation_{name}: input must be of {wanted} type; got {kind}", InvalidType):
+    kind, allowed = ("bool", "an integer or floating") if name in OF_INTEGERS else ("int32", "a floating")
+    with refuses(f"activation_{name}: input must be of {allowed} type; got {kind}", InvalidType):
         function(name)(np.ones(2, kind))
 
 

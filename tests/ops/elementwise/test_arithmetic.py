@@ -160,8 +160,8 @@ def test_operands_are_refused(name: str, a: Any, b: Any, error: type[Exception],
 )
 def test_other_types_are_refused(name: str, dtype: str) -> None:
     argument = "input" if name == "constant_pow" else "a"
-    wanted = "a floating type" if name in ("atan_yx", "constant_pow") else "an integer or floating type"
-    with refuses(f"element_wise_{name}: {argument} must be of {wanted}; got {dtype}", InvalidType):
+    allowed = "a floating type" if name in ("atan_yx", "constant_pow") else "an integer or floating type"
+    with refuses(f"element_wise_{name}: {argument} must be of {allowed}; got {dtype}", InvalidType):
         function(name)(np.ones(2, dtype), 2 if name == "constant_pow" else np.ones(2, dtype))
 
 

@@ -289,8 +289,8 @@ def test_the_range_is_divided_into_steps(dtype: Any) -> None:
     rows = np.concatenate([rows, np.abs(rows), -np.abs(rows), rows[:, :1] + np.zeros((1, 9), np.float32)])
     outputs = jax.vmap(lambda row: dmljax.dynamic_quantize_linear(row, dtype=dtype))(rows)
     expected = zip(*(dynamically_quantized(row, dtype) for row in rows), strict=True)
-    for computed, wanted in zip(outputs, expected, strict=True):
-        assert_same_bits(computed, np.stack(wanted))
+    for computed, reference in zip(outputs, expected, strict=True):
+        assert_same_bits(computed, np.stack(reference))
 
 
 @pytest.mark.parametrize("dtype", [np.dtype("uint8"), np.dtype("int8")], ids=str)

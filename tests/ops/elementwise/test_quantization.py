@@ -252,7 +252,8 @@ def test_a_zero_point_may_be_missing_from_6_2_on(desc: Any, arrays: Any, expecte
     with refuses(message, InvalidDesc):
         directml.validate(without, feature_level="6_1")
     given = [
-        np.array(array, one.dtype).reshape(SIZES) for array, one in zip(arrays, (desc.input, desc.scale), strict=True)
+        np.array(array, member.dtype).reshape(SIZES)
+        for array, member in zip(arrays, (desc.input, desc.scale), strict=True)
     ]
     assert_same_bits(directml.lower(without)(*given), np.array(expected, desc.output.dtype).reshape(SIZES))
 

@@ -178,8 +178,8 @@ def windows_desc(operator: Any, image: str, columns: str) -> Any:
             image: TensorDesc(types["input"], sizes),
             columns: TensorDesc(types["input"], of_columns),
         }
-        made: directml.Operator = operator(**tensors, **windows)
-        return made
+        desc: directml.Operator = operator(**tensors, **windows)
+        return desc
 
     return make
 

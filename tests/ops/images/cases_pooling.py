@@ -249,8 +249,8 @@ def pooling_desc(operator: Any, **more: Any) -> Any:
         tensors = {"input": TensorDesc(types["input"], image), "output": TensorDesc(types["input"], pooled)}
         if "output_indices" in types:
             tensors["output_indices"] = TensorDesc(types["output_indices"], pooled)
-        made: directml.Operator = operator(**tensors, **windows)
-        return made
+        desc: directml.Operator = operator(**tensors, **windows)
+        return desc
 
     return make
 

@@ -64,12 +64,12 @@ def pooled(input: Arr, roi: Arr, scale: float, size: Size2D) -> Arr:
     output = np.zeros((len(regions), input.shape[1], size.height, size.width), source.dtype)
     for place in np.ndindex(*output.shape):
         r, channel, *element = place
-        batch, *corners = (np.float32(one) for one in regions[r])
-        scaled = [one * np.float32(scale) for one in corners]
+        batch, *corners = (np.float32(corner) for corner in regions[r])
+        scaled = [corner * np.float32(scale) for corner in corners]
         if not np.isfinite([batch, *scaled, scaled[2] - scaled[0], scaled[3] - scaled[1]]).all():
             output[place] = bits_of(np.array(np.nan, input.dtype))
             continue
-        x1, y1, x2, y2 = (int(math.copysign(math.floor(abs(one) + 0.5), one)) for one in map(float, scaled))
+        x1, y1, x2, y2 = (int(math.copysign(math.floor(abs(corner) + 0.5), corner)) for corner in map(float, scaled))
         ranges = []
         for first, last, i, count, whole in ((y1, y2, element[0], size.height, 2), (x1, x2, element[1], size.width, 3)):
             extent = max(last - first + 1, 1)
@@ -308,13 +308,13 @@ def region_tensors(types: Mapping[str, DataType], rank: int) -> dict[str, Tensor
 
 def align_desc(operator: Any) -> Any:
     def make(types: Mapping[str, DataType], rank: int) -> directml.Operator:
-        made: directml.Operator = operator(
+        desc: directml.Operator = operator(
             input=TensorDesc(types["roi"], IMAGE),
             **region_tensors(types, rank),
             output=TensorDesc(types["roi"], (REGIONS, CHANNELS, *RESULT)),
             **attributes_of(operator, types["roi"]),
         )
-        return made
+        return desc
 
     return make
 
@@ -340,8 +340,8 @@ def align_oracle(desc: Any, input: Arr, roi: Arr, batch_indices: Arr) -> Arr:
 def gradient_oracle(desc: Any, input_gradient: Arr, roi: Arr, batch_indices: Arr, input: Arr | None = None) -> Any:
     sizes = desc.output_gradient.sizes if input is None else input.shape
     both = gradients(input, input_gradient, roi, batch_indices, sizes, sampling_of(desc))
-    wanted = (desc.output_gradient, desc.output_roi_gradient)
-    return tuple(one for one, tensor in zip(both, wanted, strict=True) if tensor is not None)
+    outputs = (desc.output_gradient, desc.output_roi_gradient)
+    return tuple(gradient for gradient, tensor in zip(both, outputs, strict=True) if tensor is not None)
 
 
 @dataclass(frozen=True)

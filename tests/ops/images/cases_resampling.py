@@ -111,16 +111,17 @@ def all_weights(
 
 def resampled(input: Arr, weights: Weights, mode: InterpolationMode, **_: Any) -> Arr:
     """Element by element: a copy of the nearest one, or an exact sum rounded once."""
-    output = np.empty([len(one) for one in weights], input.dtype)
+    output = np.empty([len(axis_weights) for axis_weights in weights], input.dtype)
     for place in np.ndindex(*output.shape):
         sources = [weights[axis][i] for axis, i in enumerate(place)]
         if mode is InterpolationMode.NEAREST_NEIGHBOR:
-            bits_of(output)[place] = bits_of(input)[tuple(next(iter(one)) for one in sources)]
+            bits_of(output)[place] = bits_of(input)[tuple(next(iter(axis_weights)) for axis_weights in sources)]
             continue
         total = sum(
-            Fraction(float(input[index])) * math.prod(one[i] for one, i in zip(sources, index, strict=True))
+            Fraction(float(input[index]))
+            * math.prod(axis_weights[i] for axis_weights, i in zip(sources, index, strict=True))
             for index in np.ndindex(*input.shape)
-            if all(i in one for one, i in zip(sources, index, strict=True))
+            if all(i in axis_weights for axis_weights, i in zip(sources, index, strict=True))
         )
         output[place] = float(total) if input.dtype.kind == "f" else round(total)  # a half to the even integer
     return output
@@ -132,8 +133,8 @@ def added_up(input: Arr, weights: Weights, output_sizes: Sequence[int]) -> Arr:
     for place in np.ndindex(*input.shape):
         sources = [weights[axis][i] for axis, i in enumerate(place)]
         for index in np.ndindex(*output.shape):
-            if all(i in one for one, i in zip(sources, index, strict=True)):
-                weight = math.prod(one[i] for one, i in zip(sources, index, strict=True))
+            if all(i in axis_weights for axis_weights, i in zip(sources, index, strict=True)):
+                weight = math.prod(axis_weights[i] for axis_weights, i in zip(sources, index, strict=True))
                 output[index] += float(input[place]) * float(weight)
     return output.astype(input.dtype)
 
@@ -156,7 +157,7 @@ def floats_of(desc: Any) -> list[list[float]]:
     rank = len(desc.scales)
     defaults = {"scales": 1, "input_pixel_offsets": 0.5, "output_pixel_offsets": -0.5}
     return [
-        [float(one.item) for one in getattr(desc, name)] if hasattr(desc, name) else [default] * rank
+        [float(scalar.item) for scalar in getattr(desc, name)] if hasattr(desc, name) else [default] * rank
         for name, default in defaults.items()
     ]
 
@@ -204,8 +205,8 @@ def resampling_desc(operator: Any, input: str, output: str, mode: InterpolationM
             "output_pixel_offsets": (-0.5,) * rank,
             **more,
         }
-        made: directml.Operator = operator(**tensors, **{key: value for key, value in given.items() if key in fields})
-        return made
+        desc: directml.Operator = operator(**tensors, **{key: value for key, value in given.items() if key in fields})
+        return desc
 
     return make
 

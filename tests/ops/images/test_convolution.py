@@ -241,9 +241,9 @@ def test_images_and_filters_may_be_mapped(name: str) -> None:
             jax.vmap(convolve, in_axes=(None, 0))(x[0], w),
         ]
     )(x, w)
-    assert_same_sums(both, np.stack([expected(*one, **arguments) for one in zip(x, w, strict=True)]))
-    assert_same_sums(np.moveaxis(of_x, 1, 0), np.stack([expected(one, w[0], **arguments) for one in x]))
-    assert_same_sums(of_w, np.stack([expected(x[0], one, **arguments) for one in w]))
+    assert_same_sums(both, np.stack([expected(*item, **arguments) for item in zip(x, w, strict=True)]))
+    assert_same_sums(np.moveaxis(of_x, 1, 0), np.stack([expected(item, w[0], **arguments) for item in x]))
+    assert_same_sums(of_w, np.stack([expected(x[0], item, **arguments) for item in w]))
 
 
 def test_filters_are_flipped_in_one_mode() -> None:
@@ -271,9 +271,9 @@ def test_output_padding_holds_only_the_bias_forward_and_window_sums_backward() -
 
 def test_a_single_number_applies_to_all_spatial_dimensions() -> None:
     x, w = whole(1, 2, 6, 7), whole(3, 2, 2, 3)
-    one: dict[str, Any] = {"strides": 2, "dilations": np.int64(2), "start_padding": 1, "end_padding": 2}
-    both: dict[str, Any] = {name: (int(number),) * 2 for name, number in one.items()}
-    assert_same_bits(dmljax.convolution(x, w, **one), dmljax.convolution(x, w, **both))
+    single: dict[str, Any] = {"strides": 2, "dilations": np.int64(2), "start_padding": 1, "end_padding": 2}
+    both: dict[str, Any] = {name: (int(number),) * 2 for name, number in single.items()}
+    assert_same_bits(dmljax.convolution(x, w, **single), dmljax.convolution(x, w, **both))
 
 
 def test_a_bias_has_a_number_for_each_output_channel_in_either_shape() -> None:
@@ -312,8 +312,8 @@ def test_16_bit_floats_have_gradients_of_their_type(dtype: Any) -> None:
     x, w = whole(*image, dtype=dtype), whole(*filters, dtype=dtype)
     loss = lambda x, w: dmljax.convolution(x, w, **arguments).astype(np.float32).sum()  # noqa: E731
     narrow, wide = (jax.grad(loss, argnums=(0, 1))(x.astype(kind), w.astype(kind)) for kind in (dtype, np.float32))
-    for one, other in zip(narrow, wide, strict=True):
-        assert_same_bits(one, np.asarray(other).astype(dtype))
+    for gradient, other in zip(narrow, wide, strict=True):
+        assert_same_bits(gradient, np.asarray(other).astype(dtype))
 
 
 @SAMPLED
@@ -444,8 +444,8 @@ def test_arrays_without_batches_or_channels_are_empty_or_only_the_bias() -> None
 def random_bytes(dtype: Any, *shape: int) -> Any:
     """Any integers, many of them at the ends of their type."""
     limits = np.iinfo(dtype)
-    chosen = RNG.choice([limits.min, limits.max], shape)
-    return np.where(RNG.random(shape) < 0.5, chosen, RNG.integers(limits.min, limits.max + 1, shape)).astype(dtype)
+    extremes = RNG.choice([limits.min, limits.max], shape)
+    return np.where(RNG.random(shape) < 0.5, extremes, RNG.integers(limits.min, limits.max + 1, shape)).astype(dtype)
 
 
 @SAMPLED
@@ -477,8 +477,8 @@ def test_integers_of_every_zero_point_are_exact(name: str, types: Any, lowering:
         (np.full((1,) * len(image), 7, types[0]), ends.reshape(1, -1, *(1 for _ in range(count)))),
     ]
     convolve = lambda zeros: dmljax.convolution_integer(x, zeros[0], w, zeros[1], group_count=groups, **space)  # noqa: E731
-    for computed, one in zip(jax.jit(lambda every: [*map(convolve, every)])(zeros), zeros, strict=True):
-        exact = oracles.of_integers(x, one[0], w, one[1], group_count=groups, **space)
+    for computed, zero in zip(jax.jit(lambda every: [*map(convolve, every)])(zeros), zeros, strict=True):
+        exact = oracles.of_integers(x, zero[0], w, zero[1], group_count=groups, **space)
         assert_same_bits(computed, exact.astype(np.int32))
 
 

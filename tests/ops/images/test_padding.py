@@ -281,18 +281,18 @@ def test_fold_gives_0_outside_all_windows_and_drops_the_padding() -> None:
 
 def test_a_single_number_applies_to_all_spatial_dimensions() -> None:
     image = np.arange(2 * 3 * 7 * 8, dtype=np.int32).reshape(2, 3, 7, 8)
-    one: dict[str, Any] = {
+    single: dict[str, Any] = {
         "window_sizes": 3,
         "strides": 2,
         "dilations": np.int64(2),
         "start_padding": 1,
         "end_padding": 2,
     }
-    each: dict[str, Any] = {name: (int(number),) * 2 for name, number in one.items()}
+    each: dict[str, Any] = {name: (int(number),) * 2 for name, number in single.items()}
     columns = dmljax.unfold(image, **each)
-    assert_same_bits(dmljax.unfold(image, **one), columns)
+    assert_same_bits(dmljax.unfold(image, **single), columns)
     assert_same_bits(
-        dmljax.fold(columns, output_sizes=image.shape, **one), dmljax.fold(columns, output_sizes=image.shape, **each)
+        dmljax.fold(columns, output_sizes=image.shape, **single), dmljax.fold(columns, output_sizes=image.shape, **each)
     )
 
 

@@ -394,9 +394,9 @@ def test_quantized_averages_equal_the_pseudo_code(dtype: str, result: str, inclu
 def test_scales_and_zero_points_of_channels_need_no_other_dimension() -> None:
     image = random_array(np.random.default_rng(0), "uint8", (2, 3, 5, 3))  # as wide as there are channels
     parameters: list[Any] = [np.array([0.5, 1, 2], np.float32), np.array([1, 2, 3], np.uint8)] * 2
-    shaped = [one.reshape(1, 3, 1, 1) for one in parameters]
+    shaped = [parameter.reshape(1, 3, 1, 1) for parameter in parameters]
     flat, expected = (
-        dmljax.quantized_linear_average_pooling(image, *one, window_sizes=2) for one in (parameters, shaped)
+        dmljax.quantized_linear_average_pooling(image, *numbers, window_sizes=2) for numbers in (parameters, shaped)
     )
     assert_same_bits(flat, expected)
 
@@ -420,10 +420,10 @@ def test_scales_of_channels_beside_five_dimensions_have_four_or_five(sizes: tupl
     )
     rng = np.random.default_rng(0)
     given: dict[str, Any] = {
-        name: np.exp2(rng.integers(-1, 2, one.sizes)).astype(np.float32)
-        if one.dtype == np.float32
-        else random_array(rng, one.dtype, one.sizes)
-        for name, one in desc.tensors(is_input=True).items()
+        name: np.exp2(rng.integers(-1, 2, member.sizes)).astype(np.float32)
+        if member.dtype == np.float32
+        else random_array(rng, member.dtype, member.sizes)
+        for name, member in desc.tensors(is_input=True).items()
     }
     expected = oracles.quantized_averages(**given, dtype=np.dtype("uint8"), **oracles.window_arguments(desc))
     assert_same_bits(directml.lower(desc)(**given), expected)
@@ -488,10 +488,10 @@ def test_empty_batches_stay_empty() -> None:
 
 def test_a_single_number_applies_to_all_dimensions() -> None:
     image = whole_numbers(1, 1, 6, 7)
-    one = dmljax.max_pooling2(image, window_sizes=2, strides=2, dilations=3, start_padding=1, end_padding=1)
+    pooled = dmljax.max_pooling2(image, window_sizes=2, strides=2, dilations=3, start_padding=1, end_padding=1)
     two = sliding((2, 2), (2, 2), (3, 3), (1, 1), (1, 1))
-    assert_same_bits(one.values, dmljax.max_pooling2(image, **two).values)
-    assert one.values.shape[2:] == tuple(blocks_of((6, 7), **two))
+    assert_same_bits(pooled.values, dmljax.max_pooling2(image, **two).values)
+    assert pooled.values.shape[2:] == tuple(blocks_of((6, 7), **two))
 
 
 # Descriptors
@@ -532,14 +532,14 @@ def test_sizes_may_be_rounded_up(steps: tuple[int, int], padding: tuple[int, int
         return *averages, dmljax.max_pooling2(image, **sliding).values, dmljax.lp_pooling1(image, **sliding)
 
     for image, results in zip(images, at_once(pooled, images), strict=True):
-        average, with_padding, maxima, norms = (one[0, 0] for one in results)
+        average, with_padding, maxima, norms = (result[0, 0] for result in results)
         windows = rounded_up(image[0, 0], 2, stride, dilation, padding)
-        inside = [[one for one in window if one is not None] for window in windows]
-        np.testing.assert_allclose(average, [np.mean(one) for one in inside], rtol=1e-6)
-        expected = [np.sum(one) / len(window) for one, window in zip(inside, windows, strict=True)]
+        inside = [[element for element in window if element is not None] for window in windows]
+        np.testing.assert_allclose(average, [np.mean(values) for values in inside], rtol=1e-6)
+        expected = [np.sum(values) / len(window) for values, window in zip(inside, windows, strict=True)]
         np.testing.assert_allclose(with_padding, expected, rtol=1e-6)
-        assert_same_bits(maxima, np.array([max(one) for one in inside]))
-        np.testing.assert_allclose(norms, [np.sqrt(np.sum(np.square(one))) for one in inside], rtol=1e-6)
+        assert_same_bits(maxima, np.array([max(values) for values in inside]))
+        np.testing.assert_allclose(norms, [np.sqrt(np.sum(np.square(values))) for values in inside], rtol=1e-6)
     if dilation == 1:
         del sliding["dilations"]
         for name in ("average_pooling", "lp_pooling"):

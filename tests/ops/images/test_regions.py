@@ -99,8 +99,8 @@ def test_the_gradient_of_roi_align1_is_roi_align_grad(reduction: Any) -> None:
     gradient = RNG.random((5, 3, 3, 2), np.float32)
     pulled = jax.vjp(align, IMAGE, ROI)[1](gradient)
     pushed = dmljax.roi_align_grad(IMAGE, gradient, ROI, INDICES, of_roi=True, **arguments)
-    for one, other in zip(pulled, pushed, strict=True):  # compiled separately, and perhaps rounded differently
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+    for reverse, other in zip(pulled, pushed, strict=True):  # compiled separately, and perhaps rounded differently
+        np.testing.assert_allclose(reverse, other, rtol=1e-5, atol=1e-5)
     alone = dmljax.roi_align_grad(IMAGE, gradient, ROI, INDICES, of_input=False, of_roi=True, **arguments)
     assert alone.input is None
     np.testing.assert_allclose(alone.roi, pushed.roi, rtol=1e-5, atol=1e-5)
@@ -125,8 +125,10 @@ def test_derivatives_of_the_image_are_right_in_any_order() -> None:
     forward, backward, twice = derivatives(image)
     np.testing.assert_allclose(forward, backward, atol=1e-6)
     matrix = np.asarray(forward, np.float64).reshape(-1, image.size)
-    for one in twice:
-        np.testing.assert_allclose(np.ravel(one), 2 * matrix.T @ (matrix @ np.ravel(direction)), rtol=1e-5, atol=1e-6)
+    for derivative in twice:
+        np.testing.assert_allclose(
+            np.ravel(derivative), 2 * matrix.T @ (matrix @ np.ravel(direction)), rtol=1e-5, atol=1e-6
+        )
 
 
 @GATE
@@ -160,7 +162,7 @@ def aligned_row(values: Any, first: float, last: float, count: int, **arguments:
 def test_an_element_has_as_many_samples_as_pixels_rounded_up() -> None:
     # Of 5 pixels for 2 elements, three samples each: at 5/12 - 1/2, 15/12 - 1/2 and so on.
     positions = [max((2 * i + 1) * 5 / 12 - 0.5, 0) for i in range(6)]
-    expected = [sum(positions[:3]) / 3, sum(min(one, 4) for one in positions[3:]) / 3]
+    expected = [sum(positions[:3]) / 3, sum(min(position, 4) for position in positions[3:]) / 3]
     np.testing.assert_allclose(aligned_row(range(5), 0, 5, 2), expected, rtol=1e-6)
     assert aligned_row(range(5), 0, 5, 2, maximum_samples_per_output=1) == [0.75, 3.25]
     # Four samples in an empty region are all the same.
@@ -362,11 +364,11 @@ def test_16_bit_floats_are_rounded_once(dtype: Any) -> None:
             return aligned, dmljax.roi_align_grad(image, gradient, roi, INDICES, **arguments).input
 
         # The regions may have another float type.
-        for one, exact in zip(
+        for result, exact in zip(
             both(image, gradient, ROI), both(image.astype(wide), gradient.astype(wide), ROI), strict=True
         ):
-            assert one.dtype == dtype
-            assert_same_bits(one, np.asarray(exact).astype(dtype))
+            assert result.dtype == dtype
+            assert_same_bits(result, np.asarray(exact).astype(dtype))
 
 
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)

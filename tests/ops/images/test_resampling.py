@@ -435,8 +435,8 @@ def test_networks_resample_with_channels_last(mode: InterpolationMode, sizes: tu
     idiom = lambda x: jax.image.resize(x, (2, 3, *sizes), "linear", antialias=False)  # noqa: E731
     assert count["tpu"] == (transposes(idiom, x)["tpu"] if mode is LINEAR else 0)
     # Means of a few integers are exact, except thirds.
-    for one, other in zip(actual, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
+    for result, other in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(result, other, rtol=1e-6, atol=1e-6)
 
 
 @FULL
@@ -457,8 +457,8 @@ def test_slices_and_gathers_return_the_same_elements(monkeypatch: pytest.MonkeyP
     gather_neighbors(monkeypatch)
     gathered = jax.jit(lambda x: both_ways(x))(x)
     jax.clear_caches()
-    for one, other in zip(jax.tree.leaves(sliced), jax.tree.leaves(gathered), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    for leaf, other in zip(jax.tree.leaves(sliced), jax.tree.leaves(gathered), strict=True):
+        np.testing.assert_allclose(leaf, other, rtol=1e-5, atol=1e-6)
 
 
 @SAMPLED

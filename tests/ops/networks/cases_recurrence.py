@@ -169,7 +169,7 @@ def desc_of(name: str) -> Callable[[Mapping[str, DataType], int], directml.Opera
         types_of_fields = {field: types.get(field, types["input"]) for field in sizes}
         desc: directml.Operator = directml.OPERATORS[f"DML_OPERATOR_{name}"](
             **{field: TensorDesc(types_of_fields[field], ones(rank, *size)) for field, size in sizes.items()},
-            activation_descs=[one for direction in OF_DIRECTIONS[name] for one in direction],
+            activation_descs=[activation for direction in OF_DIRECTIONS[name] for activation in direction],
             direction=RecurrentNetworkDirection.BIDIRECTIONAL,
             **more,
         )

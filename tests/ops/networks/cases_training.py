@@ -42,14 +42,16 @@ def adam(
     epsilon: Any = 1e-8,
 ) -> tuple[Arr, Arr, Arr]:
     """The page's pseudo-code with FLOAT attributes; powers near 1 have more digits than float64."""
-    x, m, v, g = (np.asarray(one).astype(np.float64) for one in (x, m, v, g))
-    rate, beta1, beta2, epsilon = (np.longdouble(np.float32(one)) for one in (learning_rate, beta1, beta2, epsilon))
+    x, m, v, g = (np.asarray(number).astype(np.float64) for number in (x, m, v, g))
+    rate, beta1, beta2, epsilon = (
+        np.longdouble(np.float32(number)) for number in (learning_rate, beta1, beta2, epsilon)
+    )
     t = np.asarray(t).ravel()[0].astype(np.longdouble)
     m = beta1 * m + (1 - beta1) * g
     v = beta2 * v + (1 - beta2) * g * g
     alpha = np.sqrt(1 - np.power(beta2, t)) / (1 - np.power(beta1, t))
     x = x - rate * alpha * m / (np.sqrt(v) + epsilon)
-    return tuple(np.asarray(one).astype(np.float64) for one in (x, m, v))  # type: ignore[return-value]
+    return tuple(np.asarray(number).astype(np.float64) for number in (x, m, v))  # type: ignore[return-value]
 
 
 def adam_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:

@@ -382,8 +382,8 @@ def check_both_ways(name: str, begin: Callable[[], None], queries: int, keys: in
     query, key, value = normal(*LEADING, queries, 4), normal(*SHARED, keys, 4), normal(*SHARED, keys, 3)
     floats = query, key, value, np.float32(0.3), *([] if shape is None else [normal(*shape)])
     tangents = tuple(normal(*np.shape(x)) for x in floats)
-    for one, other in both_ways(derivatives(mask, past), begin, floats, tangents):
-        np.testing.assert_allclose(other, one, rtol=1e-4, atol=2e-5 * float(np.abs(one).max()) + 1e-6)
+    for whole, other in both_ways(derivatives(mask, past), begin, floats, tangents):
+        np.testing.assert_allclose(other, whole, rtol=1e-4, atol=2e-5 * float(np.abs(whole).max()) + 1e-6)
 
 
 @FULL
@@ -545,8 +545,8 @@ def test_batches_and_heads_on_a_mesh_stay_where_they_are(axis_type: AxisType, qu
     compiled = jax.jit(attended).lower(*sharded).compile()
     assert collectives(compiled) == []
     results, expected = compiled(*sharded), attended(*(x for x, _ in given))
-    for one, other in zip(results, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+    for leaf, other in zip(results, expected, strict=True):
+        np.testing.assert_allclose(leaf, other, rtol=1e-5, atol=1e-5)
     assert [result.sharding.spec[0] for result in results] == ["batch"] * 3
 
 
@@ -571,7 +571,9 @@ def in_ring(mesh: Any, kind: str, **options: Any) -> Callable[..., Any]:
     sequence, along_queries = P(None, "sequence"), P(None, None, "sequence")
     specs = {"mask": along_queries, "relative_position_bias": P(None, "sequence"), "query": sequence}
     specs |= dict.fromkeys(("key", "value"), sequence)
-    statics = {name: one for name, one in RING_KINDS[kind].items() if not isinstance(one, np.ndarray | np.generic)}
+    statics = {
+        name: value for name, value in RING_KINDS[kind].items() if not isinstance(value, np.ndarray | np.generic)
+    }
 
     def whole(arrays: Any) -> Any:
         function = functools.partial(grouped, **ROUND, **statics, axis_name="sequence")
@@ -587,12 +589,12 @@ def in_ring(mesh: Any, kind: str, **options: Any) -> Callable[..., Any]:
 
 def arrays_of(kind: str, dtype: Any = np.float32) -> tuple[dict[str, Any], Any]:
     """The arrays of an attention of `kind`, and its function on one device."""
-    given = {name: one for name, one in RING_KINDS[kind].items() if isinstance(one, np.ndarray | np.generic)}
+    given = {name: value for name, value in RING_KINDS[kind].items() if isinstance(value, np.ndarray | np.generic)}
     floats = {"query": normal(2, 16, 16), "key": normal(2, 24, 8), "value": normal(2, 24, 6)}
     arrays = {
         name: jnp.asarray(x.astype(dtype) if x.dtype == np.float32 else x) for name, x in (given | floats).items()
     }
-    statics = {name: one for name, one in RING_KINDS[kind].items() if name not in given}
+    statics = {name: value for name, value in RING_KINDS[kind].items() if name not in given}
     return arrays, lambda arrays: grouped(**arrays, **ROUND, **statics)
 
 
@@ -611,8 +613,8 @@ def test_a_ring_of_devices_computes_what_one_device_does(kind: str, axis_type: A
     ring = in_ring(mesh_of(axis_type, sequence=8), kind)
     np.testing.assert_allclose(jax.jit(ring)(arrays), one_device(arrays), rtol=2e-6, atol=2e-6)
     grads, expected = (jax.jit(functools.partial(grads_of, attend))(arrays) for attend in (ring, one_device))
-    for name, one in expected.items():
-        np.testing.assert_allclose(grads[name], one, rtol=1e-5, atol=1e-5, err_msg=name)
+    for name, exact in expected.items():
+        np.testing.assert_allclose(grads[name], exact, rtol=1e-5, atol=1e-5, err_msg=name)
 
 
 @FULL
@@ -681,8 +683,8 @@ def test_a_ring_computes_large_blocks_in_parts(in_blocks: Callable[[], None]) ->
     expected = grads_of(one_device, arrays)
     in_blocks()
     ring = in_ring(mesh_of(AxisType.Auto, sequence=2), "a mask and a bias")
-    for name, one in jax.jit(functools.partial(grads_of, ring))(arrays).items():
-        np.testing.assert_allclose(one, expected[name], rtol=1e-5, atol=1e-5, err_msg=name)
+    for name, grad in jax.jit(functools.partial(grads_of, ring))(arrays).items():
+        np.testing.assert_allclose(grad, expected[name], rtol=1e-5, atol=1e-5, err_msg=name)
 
 
 @GATE

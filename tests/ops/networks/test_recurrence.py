@@ -71,7 +71,7 @@ def exact(name: str, arrays: Any, activations: Any = None, direction: Any = FORW
     count, directions = len(DEFAULTS[name]), 2 if direction is BOTH else 1
     given = [*(DEFAULTS[name] if activations is None else activations)]
     given = given * (count * directions // len(given))
-    functions = [[function_of(one) for one in given[i : i + count]] for i in range(0, len(given), count)]
+    functions = [[function_of(activation) for activation in given[i : i + count]] for i in range(0, len(given), count)]
     defaults: Any = {"GRU": {"linear_before_reset": False}, "LSTM": {"clip": np.inf, "couple_input_forget": False}}.get(
         name, {}
     )
@@ -152,12 +152,14 @@ def test_one_step_makes_no_loop_and_is_the_first_of_several(name: str) -> None:
     lengths = np.array([1, 0, 4])
     for more in ({}, {"sequence_lengths": lengths}):
         given = arrays | more
-        one = given | {"input": arrays["input"][:1]}
-        assert "scan" not in str(jax.make_jaxpr(lambda one: FUNCTIONS[name](**one, direction=BOTH))(one))
-        result = FUNCTIONS[name](**one, direction=BOTH)
-        for actual, expected in zip(result, exact(name, one, direction=BOTH), strict=True):
+        single_step = given | {"input": arrays["input"][:1]}
+        assert "scan" not in str(
+            jax.make_jaxpr(lambda single_step: FUNCTIONS[name](**single_step, direction=BOTH))(single_step)
+        )
+        result = FUNCTIONS[name](**single_step, direction=BOTH)
+        for actual, expected in zip(result, exact(name, single_step, direction=BOTH), strict=True):
             assert_near(actual, expected)
-        assert FUNCTIONS[name](**one, direction=BOTH, has_sequence=False).sequence is None
+        assert FUNCTIONS[name](**single_step, direction=BOTH, has_sequence=False).sequence is None
 
 
 @NAMES
@@ -169,7 +171,11 @@ def test_input_products_precede_the_loop_and_the_sequence_is_kept_only_on_reques
 
     assert len(loops()) == (1 if name == "RNN" else 2)  # one for a CPU, one for all others
     for loop in loops():
-        products = [one for one in every_equation(loop.params["jaxpr"].jaxpr) if one.primitive.name == "dot_general"]
+        products = [
+            equation
+            for equation in every_equation(loop.params["jaxpr"].jaxpr)
+            if equation.primitive.name == "dot_general"
+        ]
         assert len(products) == (2 if name == "GRU" else 1)
         assert {out.aval.shape[0] for out in loop.outvars} == {arrays["input"].shape[1], 50}
     assert all(out.aval.ndim == 2 for loop in loops(has_sequence=False) for out in loop.outvars)
@@ -183,14 +189,14 @@ def test_no_step_slices_a_bias_or_a_peephole() -> None:
             # The loop's inputs are constants, states, and sequences, which have one more dimension outside.
             whole = [inner for outer, inner in zip(loop.invars, body.invars, strict=True) if outer.aval == inner.aval]
             states = [out for out, inner in zip(loop.outvars, body.outvars, strict=True) if out.aval == inner.aval]
-            slices = [one for one in every_equation(body) if one.primitive.name in ("slice", "split")]
+            slices = [equation for equation in every_equation(body) if equation.primitive.name in ("slice", "split")]
             assert slices
-            assert not {one.invars[0] for one in slices} & {*whole[: -len(states)]}
+            assert not {equation.invars[0] for equation in slices} & {*whole[: -len(states)]}
 
 
 def loops_of(name: str, arrays: dict[str, Any], **members: Any) -> list[Any]:
     jaxpr = jax.make_jaxpr(lambda given: FUNCTIONS[name](**given, **members))(arrays)
-    return [one for one in every_equation(jaxpr.jaxpr) if one.primitive.name == "scan"]
+    return [equation for equation in every_equation(jaxpr.jaxpr) if equation.primitive.name == "scan"]
 
 
 def every_equation(jaxpr: Any) -> Any:
@@ -236,9 +242,9 @@ def test_steps_beyond_a_length_affect_neither_results_nor_gradients(name: str) -
         return jax.value_and_grad(total, has_aux=True)(given)
 
     (_, result), gradients = both(arrays | {"input": padded})
-    (_, expected), wanted = both(arrays)
+    (_, expected), expected_gradients = both(arrays)
     assert_same_trees(result, expected)
-    assert_same_trees(gradients, wanted)
+    assert_same_trees(gradients, expected_gradients)
     assert np.all(result.sequence[3:, :, 2] == 0)
     assert np.all(result.sequence[:, :, 1] == 0)
     assert_same_bits(result.single[:, 1], arrays["hidden_init"][:, 1])
@@ -254,8 +260,8 @@ def test_each_direction_has_its_own_activations() -> None:
         arrays = arrays_of(name, 2)
         result = FUNCTIONS[name](**arrays, activations=[*forward, *backward], direction=BOTH)
         expected = exact(name, arrays, [*forward, *backward], direction=BOTH)
-        for actual, one in zip(result, expected, strict=True):
-            assert_near(actual, one)
+        for actual, exact_result in zip(result, expected, strict=True):
+            assert_near(actual, exact_result)
 
 
 @GATE
@@ -317,20 +323,20 @@ def test_a_desc_may_leave_out_optional_tensors(name: str) -> None:
     optional = {member.field: None for member in whole.members() if member.is_optional}
     inputs = oracles.CASES[name].inputs(whole, np.random.default_rng(0))
     for output in outputs:
-        one = recurrence_desc(name, **optional | {output: getattr(whole, output)})
-        given = {field: inputs[field] for field in one.tensors(is_input=True)}
-        result = directml.lower(one)(**given)
+        reduced_desc = recurrence_desc(name, **optional | {output: getattr(whole, output)})
+        given = {field: inputs[field] for field in reduced_desc.tensors(is_input=True)}
+        result = directml.lower(reduced_desc)(**given)
         assert [field for field in result._fields if getattr(result, field) is not None] == [output]
-        (expected,) = oracles.oracle(one, **given)
-        assert_near(getattr(result, output), expected.reshape(getattr(one, output).sizes))
+        (expected,) = oracles.oracle(reduced_desc, **given)
+        assert_near(getattr(result, output), expected.reshape(getattr(reduced_desc, output).sizes))
 
 
 @FULL
 def test_a_clip_threshold_counts_only_where_it_is_used() -> None:
     inputs = oracles.CASES["LSTM"].inputs(recurrence_desc("LSTM"), np.random.default_rng(0))
     for is_used in (True, False):
-        one = recurrence_desc("LSTM", clip_threshold=0.0, use_clip_threshold=is_used)
-        for actual, expected in zip(directml.lower(one)(**inputs), oracles.oracle(one, **inputs), strict=True):
+        lstm = recurrence_desc("LSTM", clip_threshold=0.0, use_clip_threshold=is_used)
+        for actual, expected in zip(directml.lower(lstm)(**inputs), oracles.oracle(lstm, **inputs), strict=True):
             assert_near(actual, expected.reshape(actual.shape))
 
 

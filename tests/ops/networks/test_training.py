@@ -28,8 +28,8 @@ STEPS = np.array([1, 2, 3, 7, 10, 33, 100, 999, 10**4, 10**6, 2**24 + 1, 2**31, 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("step", [1, 1000])
 def test_equals_the_pseudo_code_rounded_once(dtype: Any, step: int) -> None:
-    x, m, v, g = (one.astype(dtype) for one in (PARAMETERS, *MOMENTS, GRADIENT))
-    numbers: Any = [float(np.float32(one)) for one in (0.01, 0.9, 0.999, 1e-8)]
+    x, m, v, g = (value.astype(dtype) for value in (PARAMETERS, *MOMENTS, GRADIENT))
+    numbers: Any = [float(np.float32(value)) for value in (0.01, 0.9, 0.999, 1e-8)]
     results = dmljax.adam_optimizer(x, m, v, g, step, *numbers)
     for result, exact in zip(results, oracles.adam(x, m, v, g, step, *numbers), strict=True):
         assert result.dtype == dtype
@@ -111,8 +111,8 @@ def test_a_donated_update_is_in_place(dtype: Any) -> None:
     new = update(*arrays, jnp.uint32(1))
     assert [array.is_deleted() for array in arrays] == [True, True, True, False]
     assert [array.unsafe_buffer_pointer() for array in new] == places
-    for one, other in zip(new, expected, strict=True):
-        assert_same_bits(one, other)
+    for result, other in zip(new, expected, strict=True):
+        assert_same_bits(result, other)
 
 
 def test_trains_in_a_loop() -> None:
@@ -133,14 +133,14 @@ def test_the_pages_update_of_a_tree_is_in_place() -> None:
     names: dict[str, Any] = {"jax": jax, "dmljax": dmljax}
     exec(re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0], names)
     trees: Any = [
-        {"w": jnp.asarray(one[:6]).reshape(2, 3), "b": [jnp.asarray(one[6:9])]} for one in (PARAMETERS, *MOMENTS)
+        {"w": jnp.asarray(array[:6]).reshape(2, 3), "b": [jnp.asarray(array[6:9])]} for array in (PARAMETERS, *MOMENTS)
     ]
     x, m, v = (tree["w"] for tree in trees)
     expected = dmljax.adam_optimizer(x, m, v, x, 2)
     gradients = jax.tree.map(jnp.copy, trees[0])
     updated = names["update_in_place"](*trees, gradients, 2)
-    for tree, one in zip(updated, expected, strict=True):
-        assert_same_bits(tree["w"], one)
+    for tree, array in zip(updated, expected, strict=True):
+        assert_same_bits(tree["w"], array)
     assert all(leaf.is_deleted() for leaf in jax.tree.leaves(trees))
 
 
@@ -155,7 +155,7 @@ def test_derivatives_are_finite_where_a_gradient_is_0() -> None:
     of_gradient, *others = jax.grad(loss, argnums=(0, 1, 2, 3))(gradient, 0.5, 0.0, 0.5)
     # alpha is 1/2, and the update of the first element gradient / (|gradient| / 2 + epsilon) / 4
     np.testing.assert_allclose(of_gradient[0], -0.5, rtol=1e-6)
-    assert np.isfinite([float(one) for one in others]).all()
+    assert np.isfinite([float(derivative) for derivative in others]).all()
 
 
 def test_a_step_may_be_an_integer_or_of_the_parameters_type() -> None:
@@ -163,5 +163,5 @@ def test_a_step_may_be_an_integer_or_of_the_parameters_type() -> None:
     expected = directml.lower(ADAM)(*inputs)
     counted = replace(ADAM, training_step=tensor("UINT32", 1, 1, 1, 1))
     inputs[4] = inputs[4].astype(np.uint32)
-    for one, other in zip(directml.lower(counted)(*inputs), expected, strict=True):
-        assert_same_bits(one, other)
+    for result, other in zip(directml.lower(counted)(*inputs), expected, strict=True):
+        assert_same_bits(result, other)

@@ -398,7 +398,7 @@ def test_statistics_of_a_sharded_batch_cover_the_whole_batch(axis_type: AxisType
 @GATE
 def test_numbers_per_channel_need_no_other_dimension() -> None:
     mean, variance, scale, bias = CHANNELS
-    flat = [one.ravel() for one in CHANNELS]
+    flat = [parameter.ravel() for parameter in CHANNELS]
     for name, parameters in {
         "batch_normalization": (mean, variance, scale, bias),
         "batch_normalization_training": (scale, bias),
@@ -407,14 +407,14 @@ def test_numbers_per_channel_need_no_other_dimension() -> None:
         function = getattr(dmljax, name)
         images = IMAGES[..., :3]  # as wide as the number of channels: parameters by channel must not apply to the width
         expected = function(images, *parameters)
-        results = function(images, *(one.ravel() for one in parameters))
-        for result, wanted in zip(jax.tree.leaves(results), jax.tree.leaves(expected), strict=True):
-            assert_same_bits(result, wanted if wanted.ndim == 4 else wanted.ravel())
+        results = function(images, *(parameter.ravel() for parameter in parameters))
+        for result, reference in zip(jax.tree.leaves(results), jax.tree.leaves(expected), strict=True):
+            assert_same_bits(result, reference if reference.ndim == 4 else reference.ravel())
     for name in ("batch_normalization_grad", "batch_normalization_training_grad"):
         function = getattr(dmljax, name)
         expected = function(IMAGES, -IMAGES, mean, variance, scale)
-        for result, wanted in zip(function(IMAGES, -IMAGES, *flat[:3]), expected, strict=True):
-            assert_same_bits(result, wanted if wanted.ndim == 4 else wanted.ravel())
+        for result, reference in zip(function(IMAGES, -IMAGES, *flat[:3]), expected, strict=True):
+            assert_same_bits(result, reference if reference.ndim == 4 else reference.ravel())
     one_for_all = dmljax.batch_normalization(IMAGES, np.zeros(1, np.float32), np.ones(1, np.float32))
     assert_near(one_for_all, dmljax.batch_normalization(IMAGES, 0.0, 1.0))
 

@@ -354,7 +354,7 @@ def test_each_function_has_its_own_type_and_rank_tables() -> None:
 
 
 @SAMPLED
-@pytest.mark.parametrize("function", F, ids=lambda one: one.name)
+@pytest.mark.parametrize("function", F, ids=lambda member: member.name)
 def test_axes_may_be_all_or_none_and_arrays_may_be_scalars(function: Any) -> None:
     x = jnp.array([[1.0, 3.0], [2.0, 3.0]])
     assert_same_bits(dmljax.reduce(x, function), dmljax.reduce(x, function, axes=(0, 1)))

@@ -65,7 +65,7 @@ def test_every_platform_selects_the_same_numbers(dtype: Any, lowering: str) -> N
         top = lambda x, direction=direction: dmljax.top_k1(x, axis=1, k=5, axis_direction=direction)  # noqa: E731
         values, indices = top(np.stack([row, row[::-1]]))
         keys = row.astype(np.int32) * (-1 if direction is DECREASING else 1)
-        expected = np.stack([np.argsort(one, kind="stable")[:5] for one in (keys, keys[::-1])])
+        expected = np.stack([np.argsort(row, kind="stable")[:5] for row in (keys, keys[::-1])])
         assert_same_bits(indices, expected.astype(np.int32))
         assert_same_bits(values, np.stack([row[expected[0]], row[::-1][expected[1]]]))
 

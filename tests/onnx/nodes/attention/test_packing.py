@@ -22,8 +22,8 @@ def floats(*shape: int) -> Any:
 
 
 def run(operator: str, arrays: list[Any], outputs: int = 1, **attributes: Any) -> Any:
-    made = one_node(operator, arrays, outputs, **attributes)
-    return dmljax.onnx.load(made)(*(array for array in arrays if array is not None))
+    proto = one_node(operator, arrays, outputs, **attributes)
+    return dmljax.onnx.load(proto)(*(array for array in arrays if array is not None))
 
 
 @GATE
