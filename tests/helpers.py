@@ -195,7 +195,7 @@ def mesh_of(axis_type: AxisType, **axes: int) -> jax.sharding.Mesh:
 def at_once(function: Callable[..., Any], arguments: Iterable[Any]) -> list[Any]:
     """Calls a function with each of the arguments, all compiled as one computation."""
     arrays = list(arguments)
-    return jax.jit(lambda given: [function(array) for array in given])(arrays)  # type: ignore[no-any-return]
+    return jax.jit(lambda batches: [function(array) for array in batches])(arrays)  # type: ignore[no-any-return]
 
 
 def check_shared_and_divided(
@@ -212,21 +212,21 @@ def check_shared_and_divided(
     cuts = list(dict.fromkeys(cut for key in of_devices[0] for cut in (frozenset({key}), keys - {key})))
     floats = [key for key, x in of_devices[0].items() if x.dtype == np.float32]
 
-    def values_and_grads(given: dict[str, Any], weight: Any) -> tuple[Any, dict[str, Any]]:
+    def values_and_grads(arrays: dict[str, Any], weight: Any) -> tuple[Any, dict[str, Any]]:
         def loss(some: dict[str, Any]) -> tuple[Any, Any]:
-            values = function(given | some)
+            values = function(arrays | some)
             leaves = [one.ravel() for one in jax.tree.leaves(values) if one.dtype == np.float32]
             parts = (jnp.vdot(jnp.cos(jnp.arange(one.size, dtype=np.float32)), one) for one in leaves)
             return sum(parts, jnp.float32(0)) * weight, values
 
-        grads, values = jax.grad(loss, has_aux=True)({key: given[key] for key in floats})
+        grads, values = jax.grad(loss, has_aux=True)({key: arrays[key] for key in floats})
         return values, grads
 
     def inside(shared: dict[str, Any], parts: dict[str, Any], weights: Any) -> list[Any]:
         results = []
         for cut in cuts:
-            given = {key: parts[key][0] if key in cut else shared[key] for key in keys}
-            values, grads = values_and_grads(given, weights[0])
+            arrays = {key: parts[key][0] if key in cut else shared[key] for key in keys}
+            values, grads = values_and_grads(arrays, weights[0])
             grads = {key: one[None] if key in cut else one for key, one in grads.items()}
             results.append((jax.tree.map(lambda one: one[None], values), grads))
         return results

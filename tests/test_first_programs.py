@@ -76,11 +76,11 @@ def test_attention_is_masked_by_order_and_by_length() -> None:
 
     batched = jax.jit(jax.vmap(attention))
     require_close(batched(query, key, value, lengths), plain(query, key, value))
-    attentions = (lambda *given: batched(*given, lengths)), plain
+    attentions = (lambda *operands: batched(*operands, lengths)), plain
     grads, expected_grads = (
-        jax.jit(jax.grad(lambda *given, attention=attention: jnp.sin(attention(*given)).sum(), argnums=(0, 1, 2)))(
-            query, key, value
-        )
+        jax.jit(
+            jax.grad(lambda *operands, attention=attention: jnp.sin(attention(*operands)).sum(), argnums=(0, 1, 2))
+        )(query, key, value)
         for attention in attentions
     )
     for grad, expected in zip(grads, expected_grads, strict=True):
@@ -311,9 +311,9 @@ def test_a_graph_of_a_cpp_program_is_written_in_python() -> None:
         outputs={"y": "gemm.output", "total": "best.output"},
     )
     directml.validate(graph, "FL_6_4")
-    given = random(1, 1, 2, 3), random(1, 1, 3, 4, seed=1)
-    results = directml.lower(graph)(*given)
-    expected = np.maximum(given[0] @ given[1], 0)
+    inputs = random(1, 1, 2, 3), random(1, 1, 3, 4, seed=1)
+    results = directml.lower(graph)(*inputs)
+    expected = np.maximum(inputs[0] @ inputs[1], 0)
     require_close(results["y"], expected)
     require_close(results["total"], expected.sum(axis=3, keepdims=True))
 

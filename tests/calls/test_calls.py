@@ -119,12 +119,12 @@ def test_other_types_are_refused_by_name(dtype: str) -> None:
 @pytest.mark.parametrize("make", [lambda: jnp.complex64(1), lambda: jax.random.key(0)], ids=["complex64", "key"])
 @pytest.mark.parametrize("argument", ["input", "min", "max"])
 def test_jax_arrays_of_other_types_are_refused_at_every_call(make: Any, argument: str) -> None:
-    given = {"input": jnp.ones(2), "min": jnp.float32(0), "max": 1.0} | {argument: make()}
+    arguments = {"input": jnp.ones(2), "min": jnp.float32(0), "max": 1.0} | {argument: make()}
     expected = rf"^element_wise_clip: {argument} must be bool, an integer .* got (complex64|key<fry>)"
     functions: list[Any] = [dmljax.element_wise_clip, dmljax.element_wise_clip, jax.jit(dmljax.element_wise_clip)]
     for call in functions:
         with pytest.raises(InvalidType, match=expected):
-            call(**given)
+            call(**arguments)
 
 
 def test_axis_is_accepted_for_axes() -> None:
@@ -211,8 +211,8 @@ def test_axis_is_accepted_for_axes() -> None:
             for name in ("output_sizes", "output_size")
         ),
         *(
-            (partial(dmljax.split, VALUES, axis=0, **given), "size of each part along axis, such as (2, 2, 4))")
-            for given in ({"output_sizes": (1, 1)}, {"num_outputs": 2})
+            (partial(dmljax.split, VALUES, axis=0, **arguments), "size of each part along axis, such as (2, 2, 4))")
+            for arguments in ({"output_sizes": (1, 1)}, {"num_outputs": 2})
         ),
         *(
             (partial(getattr(dmljax, name), VALUES, 1.0, axis=1), "one number for each channel of (N, C, H, W))")

@@ -91,10 +91,10 @@ def test_a_name_in_any_case_is_a_member(enumeration: Any) -> None:
 @pytest.mark.parametrize("choice", CHOICES, ids=name_of_choice)
 def test_a_function_takes_the_name_of_a_member(choice: tuple[Any, str]) -> None:
     operator, argument = choice
-    given = arguments_of_example(operator)
-    assert isinstance(given[argument], HeaderEnum)
-    by_name = operator.function(**given | {argument: given[argument].name.lower()})
-    assert_same_trees(by_name, operator.function(**given))
+    arguments = arguments_of_example(operator)
+    assert isinstance(arguments[argument], HeaderEnum)
+    by_name = operator.function(**arguments | {argument: arguments[argument].name.lower()})
+    assert_same_trees(by_name, operator.function(**arguments))
 
 
 @pytest.mark.parametrize("choice", CHOICES, ids=name_of_choice)
@@ -177,14 +177,14 @@ def test_functools_partial_sets_the_numbers_of_an_activation() -> None:
 @SAMPLED
 @pytest.mark.parametrize("operator", FUSING, ids=name_of)
 def test_functions_that_take_an_activation_take_its_name(operator: Any) -> None:
-    given = arguments_of_example(operator)
-    by_name = operator.function(**given | {"fused_activation": "relu"})
-    assert_same_trees(by_name, operator.function(**given | {"fused_activation": directml.ActivationReluDesc()}))
+    arguments = arguments_of_example(operator)
+    by_name = operator.function(**arguments | {"fused_activation": "relu"})
+    assert_same_trees(by_name, operator.function(**arguments | {"fused_activation": directml.ActivationReluDesc()}))
     names = "celu, ...relu, ...softsign, tanh or thresholded_relu, dmljax's function of that name, or its descriptor"
     with refuses(f"fused_activation must be {names}; got 'rela', did you mean relu?", InvalidDesc):
-        operator.function(**given | {"fused_activation": "rela"})
+        operator.function(**arguments | {"fused_activation": "rela"})
     with refuses(f"fused_activation must be {names}; got <...did you mean relu?", InvalidType):
-        operator.function(**given | {"fused_activation": jax.nn.relu})
+        operator.function(**arguments | {"fused_activation": jax.nn.relu})
 
 
 @pytest.mark.parametrize(("function", "gates", "count"), [("rnn", 1, 1), ("gru", 3, 2), ("lstm", 4, 3)])

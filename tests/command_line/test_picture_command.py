@@ -39,8 +39,8 @@ def test_a_text_becomes_a_picture(
     pictures: list[Any] = []
     generate = DiffusionModel.generate
 
-    def kept(*given: Any, **options: Any) -> Any:
-        pictures.append((given[1:], options, generate(*given, **options)))
+    def kept(*arguments: Any, **options: Any) -> Any:
+        pictures.append((arguments[1:], options, generate(*arguments, **options)))
         return pictures[-1][-1]
 
     monkeypatch.setattr(DiffusionModel, "generate", kept)
@@ -61,9 +61,9 @@ def test_a_text_becomes_a_picture(
         "bed " * 9,
     ]
     out, warning = run_command(capsys, "generate", folder, "-o", file, "--json", *options)
-    ((prompt,), given, images) = pictures[0]
-    assert (prompt, given.pop("key")) == ("red cat", jax.random.key(4))
-    assert given == {"steps": 3, "guidance": 2, "height": 16, "scheduler": "ddim", "negative": "bed " * 9}
+    ((prompt,), arguments, images) = pictures[0]
+    assert (prompt, arguments.pop("key")) == ("red cat", jax.random.key(4))
+    assert arguments == {"steps": 3, "guidance": 2, "height": 16, "scheduler": "ddim", "negative": "bed " * 9}
     with pillow.open(file) as image:
         np.testing.assert_allclose(np.asarray(image) / 255, images[0], atol=0.5001 / 255)
     report = json.loads(out)

@@ -85,11 +85,11 @@ def test_an_image_takes_the_channel_order_of_the_input(
     path = tmp_path / "same.onnx"
     proto = model([helper.make_node("Identity", ["x"], ["y"])], [value("x", element_type, sizes)], ["y"])
     path.write_bytes(proto.SerializeToString())
-    given = np.asarray(run_model([str(path), "--input", f"x={tmp_path}/image.png"], capsys))
+    pixels = np.asarray(run_model([str(path), "--input", f"x={tmp_path}/image.png"], capsys))
     if expected is None:
-        assert given.shape == (1, 3, 1, 2)
+        assert pixels.shape == (1, 3, 1, 2)
     else:
-        np.testing.assert_array_equal(given.astype("float32"), expected)
+        np.testing.assert_array_equal(pixels.astype("float32"), expected)
 
 
 def test_only_image_inputs_take_images(path: str, tmp_path: Path, capsys: Any) -> None:
@@ -121,8 +121,8 @@ def test_an_input_with_a_default_may_be_set(tmp_path: Path, capsys: Any) -> None
     for name, array in (("x", [2, 3]), ("w", [5, 7])):
         np.save(tmp_path / f"{name}.npy", np.array(array, "float32"))
     for names, expected in (("x", [0, 0]), ("xw", [10, 21])):
-        given = [text for name in names for text in ("--input", f"{name}={tmp_path}/{name}.npy")]
-        assert main(["run", str(path), "--compare", "onnxruntime", "--json", *given]) == 0
+        options = [text for name in names for text in ("--input", f"{name}={tmp_path}/{name}.npy")]
+        assert main(["run", str(path), "--compare", "onnxruntime", "--json", *options]) == 0
         report = json.loads(capsys.readouterr().out)
         assert report["outputs"]["y"]["values"] == expected
         assert report["differences"] == {"y": 0}

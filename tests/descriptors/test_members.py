@@ -506,10 +506,14 @@ def test_annotations_may_be_text() -> None:
 
 
 def test_attributes_are_what_a_function_takes() -> None:
-    given = windowing().attributes()
-    assert (given["pooled_size"], given["scales"], given["strides"]) == (Size2D(3, 2), (0.5, np.inf), (1, 2))
-    assert type(given["pooled_size"]) is Size2D
-    assert type(given["scales"][0]) is np.float32
+    attributes = windowing().attributes()
+    assert (attributes["pooled_size"], attributes["scales"], attributes["strides"]) == (
+        Size2D(3, 2),
+        (0.5, np.inf),
+        (1, 2),
+    )
+    assert type(attributes["pooled_size"]) is Size2D
+    assert type(attributes["scales"][0]) is np.float32
 
 
 def test_the_signature_of_a_desc_lists_its_members() -> None:

@@ -75,13 +75,13 @@ def test_a_sequence_rounds_at_each_step(tmp_path: Path, data_type: str, start: f
 
 
 def test_a_list_of_types_and_values_is_a_struct(tmp_path: Path) -> None:
-    given = [
+    fields = [
         {"name": "count", "type": "UINT32", "value": 6},
         {"type": "FLOAT32", "value": "inf"},
         {"type": "INT8", "value": -1},
         {"type": "FLOAT64", "value": 0.1},
     ]
-    resource = load_model(tmp_path, {"x": {"initialValues": given, "sizeInBytes": 256}}).resources["x"]
+    resource = load_model(tmp_path, {"x": {"initialValues": fields, "sizeInBytes": 256}}).resources["x"]
     expected = np.uint32(6).tobytes() + np.float32(np.inf).tobytes() + b"\xff" + np.float64(0.1).tobytes()
     assert resource.buffer().tobytes() == expected.ljust(256, b"\0")
 
@@ -110,10 +110,10 @@ def test_the_input_path_precedes_the_current_folder(tmp_path: Path, monkeypatch:
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "x.bin").write_bytes(content)
     monkeypatch.chdir(tmp_path / "here")
-    given = {"x": listed("UINT8", {"sourcePath": "x.bin"})}
-    assert load_model(tmp_path, given).resources["x"].buffer().tobytes() == b"5678"
-    assert load_model(tmp_path, given, input_path=tmp_path / "inputs").resources["x"].buffer().tobytes() == b"1234"
-    write_model(tmp_path / "inputs", given)
+    resources = {"x": listed("UINT8", {"sourcePath": "x.bin"})}
+    assert load_model(tmp_path, resources).resources["x"].buffer().tobytes() == b"5678"
+    assert load_model(tmp_path, resources, input_path=tmp_path / "inputs").resources["x"].buffer().tobytes() == b"1234"
+    write_model(tmp_path / "inputs", resources)
     assert load("model.json", input_path=tmp_path / "inputs").resources["x"].buffer().tobytes() == b"1234"
 
 
@@ -548,9 +548,9 @@ def test_an_unaligned_offset_gives_a_warning_about_directml(tmp_path: Path) -> N
 def test_a_tensor_that_strides_make_huge_is_refused(tmp_path: Path) -> None:
     huge = hardmax(60000, 60000, input={"Strides": [0, 0]}, output={"Strides": [0, 0]})
     reported = findings(tmp_path, IO, {"max": huge}, [ROUTE])
-    given = "FLOAT32 {60000,60000} strides {0,0}"
+    tensor_text = "FLOAT32 {60000,60000} strides {0,0}"
     assert [finding.split(": ")[1] for finding in reported] == [
-        f"dispatchables.max.desc.{name}.Sizes must describe at most 2147483648 bytes; got {given}"
+        f"dispatchables.max.desc.{name}.Sizes must describe at most 2147483648 bytes; got {tensor_text}"
         for name in ("InputTensor", "OutputTensor")
     ]
 

@@ -36,8 +36,8 @@ def test_initial_values_may_have_every_form(
 
 
 def test_sizes_and_offsets_count_bytes(tmp_path: Path) -> None:
-    given = listed("UINT4", [1, 2, 3], sizeInBytes=5, initialValuesOffsetInBytes=1)
-    assert bytes_and_values(load_model(tmp_path, {"x": given})) == ("0021030000", [0, 0, 1, 2, 3])
+    resource = listed("UINT4", [1, 2, 3], sizeInBytes=5, initialValuesOffsetInBytes=1)
+    assert bytes_and_values(load_model(tmp_path, {"x": resource})) == ("0021030000", [0, 0, 1, 2, 3])
     (finding,) = findings(tmp_path, {"x": listed("UINT4", [1, 2, 3], sizeInBytes=1)})
     assert "sizeInBytes must be at least 2, for 2 bytes of initialValues from byte 0 on; got 1" in finding
 

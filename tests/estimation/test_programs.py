@@ -456,9 +456,9 @@ def test_arrays_already_divided_stay_divided() -> None:
 )
 @pytest.mark.usefixtures("compilers")
 def test_a_division_that_does_not_fit_is_refused(changed: dict[str, Any], message: str) -> None:
-    given: dict[str, Any] = {"x": array(4, 256), "mesh": {"data": 2, "model": 4}, "specs": None, **changed}
+    options: dict[str, Any] = {"x": array(4, 256), "mesh": {"data": 2, "model": 4}, "specs": None, **changed}
     with pytest.raises(dmljax.DmlError, match=message):
-        dmljax.estimate(layer, given.pop("x"), target="h100:8", weights={"w": array(256, 516)}, **given)
+        dmljax.estimate(layer, options.pop("x"), target="h100:8", weights={"w": array(256, 516)}, **options)
 
 
 @pytest.mark.usefixtures("compilers")

@@ -63,8 +63,8 @@ def test_two_poolings_use_the_layout_of_the_target_platform() -> None:
     assert transposes(lower(graph), x) == {"cpu": 4, "cuda": 0, "tpu": 0}
 
 
-def identity(given: Any, output: Any) -> Any:
-    return ActivationIdentityDesc(input=given, output=output)
+def identity(input: Any, output: Any) -> Any:
+    return ActivationIdentityDesc(input=input, output=output)
 
 
 def biased() -> Graph:

@@ -28,14 +28,14 @@ def product(**more: Any) -> Graph:
     """A product of matrices with constants, and a ReLU."""
     gemm = GemmDesc(a=ROW, b=MATRIX, c=ROW, output=ROW, trans_a="NONE", trans_b="TRANSPOSE", alpha=1, beta=0.5)
     relu = directml.ActivationReluDesc(input=ROW, output=ROW)
-    given: dict[str, Any] = {
+    members: dict[str, Any] = {
         "nodes": {"gemm": gemm, "relu": relu},
         "edges": {"gemm.a": "x", "gemm.b": "weights", "gemm.c": "bias", "relu.input": "gemm.output"},
         "inputs": {"x": ROW},
         "constants": {"weights": WEIGHTS, "bias": BIAS},
         "outputs": {"y": "relu.output"},
     }
-    return Graph(**given | more)
+    return Graph(**members | more)
 
 
 def parsed(data: bytes) -> Graph:
@@ -301,9 +301,9 @@ def test_identities_express_what_the_file_format_cannot(change: Any, nodes: list
     assert list(read.nodes) == nodes
     assert [tensor.sizes for tensor in read.inputs.values()] == [tensor.sizes for tensor in graph.inputs.values()]
     assert serialized.serialize(read) == data
-    given = {name: np.arange(1, 3, dtype=np.float32).reshape(tensor.sizes) for name, tensor in graph.inputs.items()}
-    expected = directml.lower(graph)(**given)
-    results = directml.lower(read)(**given)
+    arrays = {name: np.arange(1, 3, dtype=np.float32).reshape(tensor.sizes) for name, tensor in graph.inputs.items()}
+    expected = directml.lower(graph)(**arrays)
+    results = directml.lower(read)(**arrays)
     assert list(read.outputs) == list(graph.outputs)
     jax.tree.map(assert_same_bits, results, expected)
 

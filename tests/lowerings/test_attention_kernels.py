@@ -103,14 +103,14 @@ def value_and_grads(function: Callable[..., Any], *arrays: Any) -> Any:
 @GATE
 def test_kernels_compute_what_the_formula_does(case: Any, kernels_for: Callable[[str], None]) -> None:
     chip, kind, size, dtype = case
-    given = KINDS[kind]()
-    given = {name: x.astype(dtype) if name.endswith("bias") else x for name, x in given.items()}
+    options = KINDS[kind]()
+    options = {name: x.astype(dtype) if name.endswith("bias") else x for name, x in options.items()}
     shapes = (BATCH, QUERIES, HEADS * size), (BATCH, KEYS, KEY_HEADS * size), (BATCH, KEYS, KEY_HEADS * 48)
     arrays = [*(coarse(*shape, dtype=dtype) for shape in shapes), jnp.float32(0.25)]
 
     def attended(query: Any, key: Any, value: Any, scale: Any) -> Any:
         heads = {"query_head_count": HEADS, "key_value_head_count": KEY_HEADS}
-        return grouped(query, key, value, scale=scale, **given, **heads)
+        return grouped(query, key, value, scale=scale, **options, **heads)
 
     expected = jax.jit(partial(value_and_grads, attended))(*arrays)
     kernels_for(chip)
@@ -142,11 +142,11 @@ UNSEEN = [(chip, hiding, devices) for chip in CHIPS for hiding in HIDING for dev
 def test_a_query_that_sees_no_key_attends_to_all(case: Any, kernels_for: Callable[[str], None]) -> None:
     chip, hiding, devices = case
     dtype, given_for = HIDING[hiding]
-    given = given_for(32)
+    options = given_for(32)
     arrays = [*(normal(1, 32, 8, dtype=dtype) for _ in range(3)), jnp.float32(0.25)]
 
     def attended(query: Any, key: Any, value: Any, scale: Any, **ring: Any) -> Any:
-        return ungrouped(query, key, value, scale=scale, head_count=1, **given, **ring)
+        return ungrouped(query, key, value, scale=scale, head_count=1, **options, **ring)
 
     expected = jax.jit(partial(value_and_grads, attended))(*arrays)
     kernels_for(chip)
@@ -280,10 +280,10 @@ def test_programs_share_the_keys_of_few_queries(
     kind: str, kernels_for: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arrays = coarse(BATCH, 3, HEADS * 16), coarse(BATCH, KEYS, KEY_HEADS * 16), coarse(BATCH, KEYS, KEY_HEADS * 8)
-    given = KINDS[kind]()
-    cut = {name: x[..., :3, :] for name, x in given.items() if np.shape(x)[-2:] == (QUERIES, KEYS)}
+    options = KINDS[kind]()
+    cut = {name: x[..., :3, :] for name, x in options.items() if np.shape(x)[-2:] == (QUERIES, KEYS)}
     heads = {"query_head_count": HEADS, "key_value_head_count": KEY_HEADS}
-    attended = partial(value_and_grads, lambda *arrays: grouped(*arrays, **given | cut, **heads))
+    attended = partial(value_and_grads, lambda *arrays: grouped(*arrays, **options | cut, **heads))
     expected = jax.jit(attended)(*arrays)
     kernels_for("gpu")
     monkeypatch.setattr(lowerings, "_FEWEST_IN_KERNELS", 4)
@@ -354,7 +354,7 @@ def test_each_device_has_a_kernel_for_its_batches_and_heads(
     axis_type: AxisType, shares: int, kernels_for: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mesh = mesh_of(axis_type, batch=2, heads=4)
-    given = [normal(2, 8, count * 8) for count in (8, 4, 4)]
+    operands = [normal(2, 8, count * 8) for count in (8, 4, 4)]
     ends = np.array([8, 5], np.int32)
 
     def attended(query: Any, key: Any, value: Any, ends: Any) -> Any:
@@ -362,13 +362,13 @@ def test_each_device_has_a_kernel_for_its_batches_and_heads(
         mask = {"mask": ends, "mask_type": "key_sequence_length"}
         return value_and_grads(lambda *arrays: grouped(*arrays, **heads, **mask), query, key, value)
 
-    expected = jax.jit(attended)(*given, ends)
+    expected = jax.jit(attended)(*operands, ends)
     kernels_for("gpu")
     if shares > 1:
         monkeypatch.setattr(lowerings, "_FEWEST_IN_KERNELS", 9)
         monkeypatch.setattr(lowerings, "_FEWEST_IN_SHARES", 8 // shares)
     rows = NamedSharding(mesh, P("batch", None, "heads"))
-    placed = [*(jax.device_put(x, rows) for x in given), jax.device_put(ends, NamedSharding(mesh, P("batch")))]
+    placed = [*(jax.device_put(x, rows) for x in operands), jax.device_put(ends, NamedSharding(mesh, P("batch")))]
     with jax.set_mesh(mesh):
         compiled = jax.jit(lambda *arrays: attended(*arrays)).lower(*placed).compile()
         agree(compiled(*placed), expected, np.float32)
@@ -379,17 +379,17 @@ def test_each_device_has_a_kernel_for_its_batches_and_heads(
 @FULL
 def test_devices_sum_the_gradients_of_a_bias(kernels_for: Callable[[str], None]) -> None:
     mesh = mesh_of(AxisType.Auto, batch=2)
-    given = (*SMALL, normal(2, 9, 11))
+    operands = (*SMALL, normal(2, 9, 11))
 
     def attended(query: Any, key: Any, value: Any, bias: Any) -> Any:
         return value_and_grads(
             lambda *x: grouped(*x[:3], relative_position_bias=x[3], **TWO_HEADS), query, key, value, bias
         )
 
-    expected = jax.jit(attended)(*given)
+    expected = jax.jit(attended)(*operands)
     kernels_for("gpu")
     placed = [jax.device_put(x, NamedSharding(mesh, P("batch"))) for x in SMALL]
-    agree(jax.jit(lambda *x: attended(*x))(*placed, given[3]), expected, np.float32)
+    agree(jax.jit(lambda *x: attended(*x))(*placed, operands[3]), expected, np.float32)
 
 
 @FULL
@@ -413,12 +413,12 @@ RINGS: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("kind", few_of(RINGS, "causal"))  # the next test has a GPU's
 @GATE
 def test_devices_in_a_ring_have_kernels(kind: str, dtype: str, kernels_for: Callable[[str], None]) -> None:
-    chip, given = RINGS[kind]
+    chip, options = RINGS[kind]
     mesh, rows = mesh_of(AxisType.Auto, sequence=4), P(None, "sequence")
     arrays = [normal(2, 16, count * 8, dtype=dtype) for count in (2, 1, 1)]
-    names = [name for name, x in given.items() if isinstance(x, np.ndarray | jax.Array)]
-    masks = [given[name].astype(dtype) if name.endswith("bias") else given[name] for name in names]
-    statics = {name: x for name, x in given.items() if name not in names}
+    names = [name for name, x in options.items() if isinstance(x, np.ndarray | jax.Array)]
+    masks = [options[name].astype(dtype) if name.endswith("bias") else options[name] for name in names]
+    statics = {name: x for name, x in options.items() if name not in names}
 
     def attended(*arrays: Any, **ring: Any) -> Any:
         return grouped(*arrays[:3], **dict(zip(names, arrays[3:], strict=True)), **statics, **TWO_HEADS, **ring)

@@ -139,15 +139,15 @@ def test_derivatives_are_those_of_the_formula(platform: str, lower_for: Callable
     def by_formula(a: Any, scales: Any) -> Any:
         return jnp.sum(jnp.sin(few_bits._by_planes(4, None, a, weights.codes, scales, weights.zeros)))
 
-    given = a, weights.scales
+    floats = a, weights.scales
     expected, second = jax.jit(
-        lambda *x: (jax.grad(by_formula, (0, 1))(*x), jax.jvp(jax.grad(by_formula), x, given)[1])
-    )(*given)
+        lambda *x: (jax.grad(by_formula, (0, 1))(*x), jax.jvp(jax.grad(by_formula), x, floats)[1])
+    )(*floats)
     lower_for(platform)
     # The kernel of a TPU rounds the weights to bfloat16.
     unit = 0.1 if platform == "tpu" else 1e-4
     by_both: Any = lambda *x: grads_of(x[0], weights._replace(scales=x[1]))[1]  # noqa: E731
-    actual, tangent = jax.jit(lambda *x: jax.jvp(by_both, x, given))(*given)
+    actual, tangent = jax.jit(lambda *x: jax.jvp(by_both, x, floats))(*floats)
     for result, other in zip(actual, expected, strict=True):
         np.testing.assert_allclose(result, other, rtol=unit, atol=unit)
     np.testing.assert_allclose(tangent[0], second, rtol=unit, atol=10 * unit)

@@ -194,8 +194,8 @@ class Reference:
         none = np.zeros((1, KEY_HEADS, 0, SIZE), np.float32)
         names = [x.name for x in self.session.get_inputs()]
         state = np.zeros((1, HIDDEN, TAPS - 1), np.float32)
-        given = {name: feeds.get(name, state if name.endswith(".conv") else none) for name in names}
-        return self.session.run(["logits"], given)[0][0]
+        inputs = {name: feeds.get(name, state if name.endswith(".conv") else none) for name in names}
+        return self.session.run(["logits"], inputs)[0][0]
 
     def greedy(self, tokens: Sequence[int], length: int) -> list[int]:
         """The likeliest continuation, without an end."""

@@ -38,9 +38,9 @@ def of_node(node: Any, functions: Any, **more: Any) -> Any:
 
 def test_an_attribute_has_the_default_of_the_function_unless_the_node_gives_it() -> None:
     plain = of_node(helper.make_node("Leaky", ["x"], ["y"], domain="own"), [leaky()])
-    given = of_node(helper.make_node("Leaky", ["x"], ["y"], domain="own", slope=0.25), [leaky()])
+    explicit_run = of_node(helper.make_node("Leaky", ["x"], ["y"], domain="own", slope=0.25), [leaky()])
     assert plain(X).tolist() == [[-1.0, 1.0, 3.0]]
-    assert given(X).tolist() == [[-0.5, 1.0, 3.0]]
+    assert explicit_run(X).tolist() == [[-0.5, 1.0, 3.0]]
 
 
 def test_functions_call_functions_with_their_own_attributes() -> None:

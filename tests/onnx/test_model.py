@@ -57,14 +57,14 @@ def test_a_model_is_compiled_once_for_numpy_and_jax_arrays(picture: Any, monkeyp
     monkeypatch.setattr("dmljax.onnx.running.plan.JAX_ARRAYS", checks.JAX_ARRAYS)
     run, traces = Plan._run, []
 
-    def traced(*given: Any) -> Any:
-        traces.append(given)
-        return run(*given)
+    def traced(*arrays: Any) -> Any:
+        traces.append(arrays)
+        return run(*arrays)
 
     monkeypatch.setattr(Plan, "_run", traced)
     network = dmljax.onnx.load(small_network())
-    for given in (picture, jnp.asarray(picture), jnp.asarray(picture)):
-        chex.assert_trees_all_equal(network(given), network(x=given))
+    for arrays in (picture, jnp.asarray(picture), jnp.asarray(picture)):
+        chex.assert_trees_all_equal(network(arrays), network(x=arrays))
     assert len(traces) == 1
 
 
@@ -337,9 +337,9 @@ RELU = helper.make_node("Relu", ["x"], ["y"])
 X, Z = value("x", FLOAT, [1]), value("z", FLOAT, [1])
 
 
-def twice(part: str, *given: Any) -> Any:
+def twice(part: str, *arguments: Any) -> Any:
     """A model in which something is there twice."""
-    proto = model([helper.make_node("Relu", ["x"], ["y"])], given[0], ["y"], *given[1:])
+    proto = model([helper.make_node("Relu", ["x"], ["y"])], arguments[0], ["y"], *arguments[1:])
     proto.graph.node[0].attribute.add(name="a", type="INT")
     function = helper.make_function("f", "F", ["x"], ["y"], [RELU], [helper.make_opsetid("", 18)])
     proto.functions.append(function)

@@ -136,7 +136,7 @@ def test_steps_of_a_divided_lstm_exchange_only_its_state(is_gradient: bool) -> N
     nodes = 'y, h = LSTM<hidden_size = 16, direction = "bidirectional">(x, w, r, b)'
     model, mesh = read("float[5, N, 3] x", "w:2x64x3 r:2x64x16 b:2x128", nodes), mesh_of(AxisType.Auto, model=8)
     x, weights = np.ones((5, 2, 3), np.float32), model.shard(mesh, model.partition(mesh))
-    function = jax.grad(lambda *given: (model.apply(*given)[0] ** 2).sum()) if is_gradient else model.apply
+    function = jax.grad(lambda *arguments: (model.apply(*arguments)[0] ** 2).sum()) if is_gradient else model.apply
     text = jax.jit(function).lower(weights, x).compile().as_text() or ""
     # Before and after the loop, weights and their gradients change places by all-to-all and collective-permute.
     exchanges = re.findall(r" = (\S+?){\S+ (all-gather|all-reduce|reduce-scatter)\(", text)

@@ -53,20 +53,20 @@ def tame_call(operator: str, seed: int = 0) -> tuple[Callable[[dict[str, Any]], 
     """An operator as a function of its inputs, whose floats are so far apart that small steps keep their order."""
     case = CASES[operator]
     if case.of_value:
-        return lambda given: case.of_value(given["value"]), {"value": np.float32(3 + seed)}
+        return lambda arrays: case.of_value(arrays["value"]), {"value": np.float32(3 + seed)}
     desc = case.make(tame_types(operator), 4)
     inputs = case.inputs(desc, np.random.default_rng(seed))
     keys = [key for key, array in inputs.items() if array.dtype == np.float32]
     # Reverse every other input, so that no two are equal anywhere.
     floats = {key: tame_floats(case.domain, inputs[key].shape, (i + seed) % 2 == 1) for i, key in enumerate(keys)}
-    return lambda given: function_of(desc)(*(given[key] for key in inputs)), inputs | floats
+    return lambda arrays: function_of(desc)(*(arrays[key] for key in inputs)), inputs | floats
 
 
 def float_call(operator: str) -> tuple[Callable[..., Any], dict[str, Any]]:
     """`tame_call` as a function of the float inputs only."""
     function, inputs = tame_call(operator)
     floats = {key: array for key, array in inputs.items() if array.dtype == np.float32}
-    return lambda given: function(inputs | given), floats
+    return lambda arrays: function(inputs | arrays), floats
 
 
 def differentiable_call(operator: str) -> tuple[Callable[..., Any], dict[str, Any]]:

@@ -39,11 +39,11 @@ def scalar_function(name: str) -> tuple[Callable[..., Any], Callable[..., Any], 
     operator = getattr(dmljax, name.lower())
     inputs = len(case.tensors)
 
-    def function(*given: Any) -> Any:
-        return operator(*given[:inputs], **dict(zip(attributes, given[inputs:], strict=True)), **static)
+    def function(*operands: Any) -> Any:
+        return operator(*operands[:inputs], **dict(zip(attributes, operands[inputs:], strict=True)), **static)
 
-    def formula(*given: Any) -> Any:
-        return case.formula(*given[:inputs], **dict(zip(attributes, given[inputs:], strict=True)), **static)
+    def formula(*operands: Any) -> Any:
+        return case.formula(*operands[:inputs], **dict(zip(attributes, operands[inputs:], strict=True)), **static)
 
     return function, formula, [*case.tensors, *attributes]
 

@@ -61,9 +61,9 @@ def errors(name: str, desc: directml.Operator, arrays: list[Arr], actual: Arr) -
         # A subnormal operand may count as zero.
         tiny = jnp.finfo(actual.dtype).tiny
         some = np.flatnonzero(np.any([(np.abs(array) < tiny) & (array != 0) for array in arrays], axis=0))
-        given = {str(i): array[some] for i, array in enumerate(arrays)}
+        samples = {str(i): array[some] for i, array in enumerate(arrays)}
         for value in (0, 1e-300):
-            alternative = ELEMENTWISE[name].exact_value(desc, *with_subnormals(given, value).values())
+            alternative = ELEMENTWISE[name].exact_value(desc, *with_subnormals(samples, value).values())
             error[some] = np.minimum(error[some], units_off(actual[some], alternative))
         if name in SUBNORMAL_INSIDE and actual.dtype != np.float16:
             error[SUBNORMAL_INSIDE[name][0](*arrays)] = 0
@@ -84,7 +84,7 @@ def computed(name: str, desc: directml.Operator, arrays: list[Arr], attributes: 
         return np.asarray(directml.lower(desc)(*arrays))
     function = getattr(dmljax, name.lower())
     return np.asarray(
-        jax.jit(lambda *given: function(*given, **{**ELEMENTWISE[name].attributes, **attributes}))(*arrays)
+        jax.jit(lambda *operands: function(*operands, **{**ELEMENTWISE[name].attributes, **attributes}))(*arrays)
     )
 
 
@@ -184,10 +184,10 @@ def errors_of(name: str, function: Callable[..., Any], attributes: dict[str, Any
     def units_of(*arrays: Arr) -> Arr:
         tiny = np.finfo(np.float32).tiny
         is_plain = np.all([np.isfinite(x) & ((x == 0) | (np.abs(x) >= tiny)) for x in arrays], axis=0)
-        given = [np.where(is_plain, x, np.float32(1)) for x in arrays]
-        actual = np.asarray(function(*given))
+        operands = [np.where(is_plain, x, np.float32(1)) for x in arrays]
+        actual = np.asarray(function(*operands))
         with np.errstate(all="ignore"):
-            exact = ELEMENTWISE[name].exact_value(desc_of(name, given[0], attributes), *given)
+            exact = ELEMENTWISE[name].exact_value(desc_of(name, operands[0], attributes), *operands)
         is_zero = (actual == 0) & (np.abs(exact) < tiny)
         return np.where(is_plain & ~is_zero, units_off(actual, exact), 0)
 
@@ -273,17 +273,17 @@ def test_a_search_for_the_worst_arguments_finds_no_large_error(name: str) -> Non
     function, formula, arguments = scalar_function(name)
     inputs = len(ELEMENTWISE[name].tensors)
 
-    def is_concerned(*given: Arr) -> Any:
-        is_finite = np.all([np.isfinite(attribute) for attribute in given[inputs:]], axis=0)
-        return is_finite & (DEFINED[name](*given) if name in DEFINED else True)
+    def is_concerned(*operands: Arr) -> Any:
+        is_finite = np.all([np.isfinite(attribute) for attribute in operands[inputs:]], axis=0)
+        return is_finite & (DEFINED[name](*operands) if name in DEFINED else True)
 
     compute, rival_of = jax.jit(jax.vmap(function)), jax.jit(jax.vmap(RIVALS[name])) if name in RIVALS else None
 
-    def units_of(*given: Arr) -> Arr:
-        wide = [x.astype(np.float64) for x in given]
-        other = None if rival_of is None else rival_of(*given)
+    def units_of(*operands: Arr) -> Arr:
+        wide = [x.astype(np.float64) for x in operands]
+        other = None if rival_of is None else rival_of(*operands)
         with np.errstate(all="ignore"):
-            return np.where(is_concerned(*wide), units_beyond(compute(*given), formula(*wide), other), 0)
+            return np.where(is_concerned(*wide), units_beyond(compute(*operands), formula(*wide), other), 0)
 
     units, where = worst_arguments(units_of, len(arguments), rounds=8)
     assert units <= UNITS["float32"], f"{units} units at {dict(zip(arguments, where, strict=True))}"
@@ -370,7 +370,7 @@ def test_is_as_accurate_on_arrays_of_one_element(name: str) -> None:
     looped = jax.jit(lambda x: jax.lax.map(compute, x))(x)
     others = jax.lax.map(lambda x: RIVALS[name](x, *attributes), x) if name in RIVALS else None
     assert units_beyond(looped, exact, others).max() <= UNITS["float32"]
-    of_each_rank = jax.jit(lambda *given: [compute(array) for array in given])
+    of_each_rank = jax.jit(lambda *operands: [compute(array) for array in operands])
     for i in range(0, len(x), len(x) // 8):
         other = None if others is None else others[i]
         for result in of_each_rank(x[i], x[i][None], x[i][None, None]):
@@ -405,7 +405,7 @@ def test_is_as_accurate_on_values_computed_in_the_same_program(name: str) -> Non
         return compute(*factors)
 
     numbers = list(map(np.float64, attributes))
-    exact = [formula(*(x.astype(np.float64) for x in given), *numbers) for given in (products, unrounded)]
+    exact = [formula(*(x.astype(np.float64) for x in operands), *numbers) for operands in (products, unrounded)]
     others = computed(RIVALS[name]) if name in RIVALS else None
     error = np.min([units_beyond(computed(function), values, others) for values in exact], axis=0)
     assert error.max() <= UNITS["float32"]
@@ -480,12 +480,12 @@ def test_softmax_is_as_accurate_as_differences_from_the_maximum(width: int, axis
         x = rows.astype(np.float32)
         logarithms = log_softmax(x, (-1,)).astype(np.float64)
         exponentials, distance = np.exp(logarithms), x.max(axis=-1, keepdims=True).astype(np.float64) - x
-        given = x if axis == 1 else np.ascontiguousarray(x.T)
+        lanes = x if axis == 1 else np.ascontiguousarray(x.T)
         for function, exact, units in (
             (dmljax.activation_softmax1, exponentials, exponentials * (16 + width / 16 + distance)),
             (dmljax.activation_log_softmax1, logarithms, 16 + width / 16 + distance),
         ):
-            result = np.asarray(function(given, axes=axis), np.float64)
+            result = np.asarray(function(lanes, axes=axis), np.float64)
             error = np.abs((result if axis == 1 else result.T) - exact)
             assert np.all(error <= units * unit + np.finfo(np.float32).tiny), function.__name__
 

@@ -207,12 +207,12 @@ PARTIAL_DERIVATIVES: dict[str, Callable[..., Any]] = {
 }
 
 
-def is_away_from_kinks(name: str, given: list[Arr]) -> Any:
+def is_away_from_kinks(name: str, operands: list[Arr]) -> Any:
     """Whether inputs are too far from a kink for rounding to decide its side."""
     if "HARD" in name:
-        line = given[1] * given[0] + given[2]
-        return (np.abs(line - 1) > 1e-6) & (np.abs(line) > 1e-6 * np.abs(given[2]))
-    return given[0] > 0 if name == "ELEMENT_WISE_CONSTANT_POW" else True
+        line = operands[1] * operands[0] + operands[2]
+        return (np.abs(line - 1) > 1e-6) & (np.abs(line) > 1e-6 * np.abs(operands[2]))
+    return operands[0] > 0 if name == "ELEMENT_WISE_CONSTANT_POW" else True
 
 
 def everyday(rng: np.random.Generator, count: int) -> Arr:
@@ -235,7 +235,7 @@ def test_derivatives_with_respect_to_every_argument_are_finite_and_right(name: s
     value, *derivatives = (
         np.asarray(result, np.float64)
         for result in jax.jit(
-            lambda *given: [jax.vmap(partial_derivative)(*given) for partial_derivative in functions]
+            lambda *operands: [jax.vmap(partial_derivative)(*operands) for partial_derivative in functions]
         )(*drawn)
     )
     with np.errstate(all="ignore"):
@@ -255,9 +255,9 @@ def test_derivatives_with_respect_to_every_argument_are_finite_and_right(name: s
 
 
 def _forward(function: Callable[..., Any], i: int) -> Callable[..., Any]:
-    def derivative(*given: Any) -> Any:
-        of_one = lambda x: function(*given[:i], x, *given[i + 1 :])  # noqa: E731
-        return jax.jvp(of_one, (given[i],), (jnp.ones_like(given[i]),))[1]
+    def derivative(*operands: Any) -> Any:
+        of_one = lambda x: function(*operands[:i], x, *operands[i + 1 :])  # noqa: E731
+        return jax.jvp(of_one, (operands[i],), (jnp.ones_like(operands[i]),))[1]
 
     return derivative
 
@@ -268,9 +268,9 @@ def _forward(function: Callable[..., Any], i: int) -> Callable[..., Any]:
 def test_the_gradient_at_infinity_is_a_number_where_the_function_is_finite(name: str, x: float) -> None:
     function, _, arguments = scalar_function(name)
     for attributes in itertools.product((0.2, -0.7, 3.0), repeat=len(arguments) - 1):
-        given = [np.float32(x), *map(np.float32, attributes)]
-        if np.isfinite(function(*given)):
-            gradient = jax.grad(function)(*given)
+        operands = [np.float32(x), *map(np.float32, attributes)]
+        if np.isfinite(function(*operands)):
+            gradient = jax.grad(function)(*operands)
             assert np.isfinite(gradient), (attributes, gradient)
 
 
@@ -336,14 +336,14 @@ SMOOTH: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("name", SMOOTH)
 def test_second_derivatives_with_respect_to_all_pairs_of_arguments_are_right(name: str) -> None:
     def second(function: Callable[..., Any], *modes: Any) -> Callable[..., Any]:
-        once = jax.grad(lambda given: function(*given))
-        return jax.jit(lambda given: [jax.vmap(again(once))(given) for again in modes])
+        once = jax.grad(lambda operands: function(*operands))
+        return jax.jit(lambda operands: [jax.vmap(again(once))(operands) for again in modes])
 
     count = SMOOTH[name].__code__.co_argcount
     rng = np.random.default_rng(6)
-    given = (rng.uniform(0.3, 2.5, (500, count)) * rng.choice([-1, 1], (500, count))).astype(np.float32)
-    (exact,) = second(SMOOTH[name], jax.jacfwd)(given.astype(np.float64))
-    for actual in second(getattr(dmljax, name), jax.jacfwd, jax.jacrev)(given):
+    operands = (rng.uniform(0.3, 2.5, (500, count)) * rng.choice([-1, 1], (500, count))).astype(np.float32)
+    (exact,) = second(SMOOTH[name], jax.jacfwd)(operands.astype(np.float64))
+    for actual in second(getattr(dmljax, name), jax.jacfwd, jax.jacrev)(operands):
         np.testing.assert_allclose(actual, exact, rtol=1e-3, atol=1e-5 * np.abs(exact).max())
 
 

@@ -233,13 +233,13 @@ def test_a_python_number_takes_the_type_of_the_arrays_beside_it(operator: str) -
             jax.eval_shape(directml.lower(desc), *random_inputs(desc))
         for call in calls:
             of_type = {key: np.ones(x.shape, x.dtype) for key, x in call.arrays.items() if isinstance(x, jax.Array)}
-            given = call.arrays | of_type | {key: one for key, one in call.statics.items() if one is not None}
+            arguments = call.arrays | of_type | {key: one for key, one in call.statics.items() if one is not None}
             for key, x in of_type.items():
                 others = [one.dtype for name, one in of_type.items() if one.ndim and name not in (key, *OF_OTHER_TYPES)]
                 follows = [*others, call.statics.get("dtype")] if "zero_point" in key else others
                 if key in OF_OTHER_TYPES or x.dtype not in filter(None, follows):
                     continue  # has a type of its own, which a number cannot know
-                programs = (functools.partial(function, **given | {key: one}) for one in (np.ones((), x.dtype), 1))
+                programs = (functools.partial(function, **arguments | {key: one}) for one in (np.ones((), x.dtype), 1))
                 assert program_or_refusal(next(programs)) == program_or_refusal(next(programs)), key
 
 
@@ -564,8 +564,8 @@ def spoiled(arrays: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def touched(function: Callable[..., Any], calls: Iterator[Any]) -> list[Any]:
     """Which elements of each call's results are NaN, infinite or not, and the integers."""
-    jitted = jax.jit(lambda given: function(given))
-    return [jax.tree.map(special_of, jax.device_get(jitted(given))) for given in calls]
+    jitted = jax.jit(lambda arrays: function(arrays))
+    return [jax.tree.map(special_of, jax.device_get(jitted(arrays))) for arrays in calls]
 
 
 def special_of(x: Any) -> Any:
@@ -615,9 +615,9 @@ def test_infinity_and_nan_touch_what_the_pseudo_code_says(operator: str) -> None
     _, inputs = tame_call(operator)
     _, floats = float_call(operator)
     desc = case.make(tame_types(operator), 4)
-    for given, results in zip(spoiled(floats), touched_by_values(operator), strict=True):
+    for arrays, results in zip(spoiled(floats), touched_by_values(operator), strict=True):
         with np.errstate(all="ignore"):
-            outputs = case.oracle(desc, **(inputs | given))
+            outputs = case.oracle(desc, **(inputs | arrays))
         tensors = desc.tensors(is_input=False).values()
         several = outputs if isinstance(outputs, tuple) else (outputs,)
         for output, result, tensor in zip(several, jax.tree.leaves(results), tensors, strict=True):
@@ -732,8 +732,8 @@ def test_may_be_called_inside_shard_map(operator: str) -> None:
 def test_may_share_or_divide_each_argument_inside_shard_map(operator: str) -> None:
     function, inputs = tame_call(operator)
 
-    def repeated(given: dict[str, Any]) -> Any:
-        _, results = jax.lax.scan(lambda nothing, _: (nothing, function(given)), None, None, length=2)
+    def repeated(arrays: dict[str, Any]) -> Any:
+        _, results = jax.lax.scan(lambda nothing, _: (nothing, function(arrays)), None, None, length=2)
         return jax.tree.map(lambda leaf: leaf[1], results)
 
     # Operators that are gradients may compute them by JAX, which inside a loop sums them over the devices unasked.

@@ -75,17 +75,17 @@ def test_attention_equals_onnxruntime() -> None:
         (positions, {"mask": positions, "mask_type": kind.KEY_QUERY_SEQUENCE_LENGTH_START_END}),
         (is_seen, {"mask": is_seen[:, None, None]}),
     )
-    for mask, given in masks:
+    for mask, options in masks:
         expected = run([query, key, value, bias, mask, relative], mask_filter_value=-1.5)
-        given |= {"bias": bias, "relative_position_bias": relative}
-        near(attention(query, key, value, **given, mask_filter_value=-1.5, head_count=heads), expected)
+        options |= {"bias": bias, "relative_position_bias": relative}
+        near(attention(query, key, value, **options, mask_filter_value=-1.5, head_count=heads), expected)
     # ONNX Runtime's Attention multiplies by weights first, and takes a mask of two bounds.
     weights = np.concatenate([np.eye(heads * size, dtype=np.float32)] * 3, 1)
     bounds = np.array([[2, 3], [1, 0]], np.int32)
     whole: Any = functools.partial(onnxruntime_run, "Attention", domain="com.microsoft", num_heads=heads)
     expected = whole([query, weights, bias, bounds.ravel()], mask_filter_value=-1.5)
-    given = {"bias": bias, "mask": bounds, "mask_type": kind.KEY_SEQUENCE_END_START, "mask_filter_value": -1.5}
-    near(attention(query, query, query, **given, head_count=heads), expected)
+    options = {"bias": bias, "mask": bounds, "mask_type": kind.KEY_SEQUENCE_END_START, "mask_filter_value": -1.5}
+    near(attention(query, query, query, **options, head_count=heads), expected)
 
     # Its CPU kernel has no stacked forms.
     near(attention(query, key, value, scale=0.3, head_count=heads), run([query, key, value], scale=0.3))
@@ -137,17 +137,17 @@ def test_quantized_averages_equal_onnxruntime(dtype: Any, include_padding: bool)
     # Scales that make everything exact, so that rounding creates no ties.
     scale, final_scale = np.float32(0.5), np.float32(4)
     windows: dict[str, Any] = {"window_sizes": (2, 4), "strides": (2, 3), "start_padding": (1, 0)}
-    given: list[Any] = [image, scale, zero, final_scale, final_zero]
+    arrays: list[Any] = [image, scale, zero, final_scale, final_zero]
     expected = onnxruntime_run(
         "QLinearAveragePool",
-        [np.asarray(array) for array in given],
+        [np.asarray(array) for array in arrays],
         domain="com.microsoft",
         kernel_shape=(2, 4),
         strides=(2, 3),
         pads=(1, 0, 0, 0),
         count_include_pad=int(include_padding),
     )
-    actual = dmljax.quantized_linear_average_pooling(*given, include_padding=include_padding, **windows)
+    actual = dmljax.quantized_linear_average_pooling(*arrays, include_padding=include_padding, **windows)
     same(actual, expected)
 
 

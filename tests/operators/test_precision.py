@@ -148,10 +148,10 @@ def test_operations_with_kernels_keep_the_setting_of_their_call(function: Callab
 def test_functions_take_jaxs_precision(name: str) -> None:
     function, types = FUNCTIONS[name]
     assert precisions(function, *types) == {"DEFAULT"}
-    assert precisions(lambda *given: function(*given, precision="highest"), *types) == {"HIGHEST"}
+    assert precisions(lambda *arrays: function(*arrays, precision="highest"), *types) == {"HIGHEST"}
     with jax.default_matmul_precision("high"):
         assert precisions(function, *types) == {"HIGH"}
-        assert precisions(lambda *given: function(*given, precision="default"), *types) == {"DEFAULT"}
+        assert precisions(lambda *arrays: function(*arrays, precision="default"), *types) == {"DEFAULT"}
 
 
 def product_model() -> onnx.ModelProto:

@@ -488,7 +488,7 @@ def test_is_right_under_any_sharding(name: str, axis_type: AxisType) -> None:
     mesh = mesh_of(axis_type, rows=4, columns=2)
     shardings = [specs for specs in chosen_shardings(arrays, 3) if comes_through(name, mesh, specs)]
     expected = function(*arrays)
-    for result in at_once(lambda given: function(*given), [placed(name, mesh, specs) for specs in shardings]):
+    for result in at_once(lambda operands: function(*operands), [placed(name, mesh, specs) for specs in shardings]):
         assert_same_trees(result, expected)
 
 
@@ -500,7 +500,9 @@ def test_copies_keep_every_bit_under_any_sharding(name: str, axis_type: AxisType
     mesh = mesh_of(axis_type, rows=4, columns=2)
     shardings = [specs for specs in chosen_shardings(arrays, 5) if comes_through(name, mesh, specs)]
     expected = function(*arrays)
-    for result in at_once(lambda given: function(*given), [placed(name, mesh, specs, COPIES) for specs in shardings]):
+    for result in at_once(
+        lambda operands: function(*operands), [placed(name, mesh, specs, COPIES) for specs in shardings]
+    ):
         assert_same_trees(result, expected)
 
 
@@ -736,7 +738,7 @@ SHARED: dict[str, tuple[Callable[..., Any], list[tuple[Any, Any]]]] = {
 def test_devices_may_share_each_argument_inside_shard_map(name: str) -> None:
     function, arrays = SHARED[name]
     here, there = ({str(i): both[device] for i, both in enumerate(arrays)} for device in (0, 1))
-    check_shared_and_divided(lambda given: function(*(given[key] for key in here)), (here, there))
+    check_shared_and_divided(lambda arguments: function(*(arguments[key] for key in here)), (here, there))
 
 
 @GATE

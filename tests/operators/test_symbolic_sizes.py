@@ -530,12 +530,12 @@ def test_each_open_size_serves_several(name: str, opened: str, *, is_gradient: b
     for change in (lambda size: size, lambda size: 2 * size, lambda _: 1):
         values_of_size = values | {symbol: change(values[symbol]) for symbol in opened.split()}
         shapes = [tuple(map(eval, one.split(", "))) for one in with_values(**values_of_size).split("; ")]
-        given = [np.resize(array, shape) for array, shape in zip(arrays, shapes, strict=True)]
+        resized_arrays = [np.resize(array, shape) for array, shape in zip(arrays, shapes, strict=True)]
         try:
-            expected = jax.jit(program)(*given)
+            expected = jax.jit(program)(*resized_arrays)
         except DmlError:  # these sizes are refused
             continue
-        result = actual.call(*given)
+        result = actual.call(*resized_arrays)
         assert jax.tree.map(jnp.shape, result) == jax.tree.map(jnp.shape, expected)
         for one, other in zip(jax.tree.leaves(result), jax.tree.leaves(expected), strict=True):
             np.testing.assert_allclose(np.float64(one), np.float64(other), rtol=1e-4, atol=1e-4)

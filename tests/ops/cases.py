@@ -111,8 +111,8 @@ class Elementwise:
         if not self.is_exact:
             arrays = tuple(x.astype(np.float64) if x.dtype.kind == "f" else x for x in arrays)
         fields = [member.field for member in desc.members() if member.tensor_kind is None]
-        given = {field: getattr(desc, field) for field in fields if field != "min_max_data_type"}
-        numbers = {field: plain(value) for field, value in given.items() if value is not None}
+        members = {field: getattr(desc, field) for field in fields if field != "min_max_data_type"}
+        numbers = {field: plain(value) for field, value in members.items() if value is not None}
         scale_bias = numbers.pop("scale_bias", None)
         if scale_bias is not None:
             scale, bias = map(plain, scale_bias)

@@ -40,10 +40,10 @@ def test_a_trained_model_runs_in_onnx_runtime(tmp_path: Path) -> None:
 def test_nothing_else_of_the_file_changes(tmp_path: Path) -> None:
     proto = small_network()
     proto.metadata_props.add(key="license", value="none")
-    given = proto.SerializeToString()
+    original = proto.SerializeToString()
     network = dmljax.onnx.load(proto)
     network.save(tmp_path / "same.onnx")
-    assert onnx.load(tmp_path / "same.onnx").SerializeToString() == given == proto.SerializeToString()
+    assert onnx.load(tmp_path / "same.onnx").SerializeToString() == original == proto.SerializeToString()
 
 
 def test_weights_are_saved_wherever_the_file_has_them(tmp_path: Path) -> None:
@@ -65,14 +65,14 @@ def test_weights_are_saved_wherever_the_file_has_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.int4])
 def test_the_file_keeps_its_types(dtype: Any, tmp_path: Path) -> None:
-    given = (np.arange(2000) % 8).astype(dtype)
+    weight = (np.arange(2000) % 8).astype(dtype)
     nodes = [helper.make_node("Cast", ["w"], ["y"], to=FLOAT)]
-    proto = model(nodes, [], [value("y", FLOAT, [2000])], {"w": given}, opset=23)
+    proto = model(nodes, [], [value("y", FLOAT, [2000])], {"w": weight}, opset=23)
     network = dmljax.onnx.load(proto)
     network.save(tmp_path / "saved.onnx")  # without 64-bit types, JAX holds float64 as float32
     (saved,) = onnx.load(tmp_path / "saved.onnx").graph.initializer
     assert saved.data_type == proto.graph.initializer[0].data_type
-    np.testing.assert_array_equal(numpy_helper.to_array(saved), given)
+    np.testing.assert_array_equal(numpy_helper.to_array(saved), weight)
 
 
 def test_external_data_is_moved_into_the_new_file(tmp_path: Path) -> None:
@@ -107,9 +107,9 @@ def test_weights_too_large_for_protobuf_go_into_an_external_file(
 )
 def test_weights_that_do_not_fit_are_refused(weights: Any, message: str, tmp_path: Path) -> None:
     network = dmljax.onnx.load(small_network())
-    given = {**network.weights, **weights} if "no filter" not in message else weights
+    all_weights = {**network.weights, **weights} if "no filter" not in message else weights
     with pytest.raises(DmlError, match=re.escape(message)):
-        network.save(tmp_path / "refused.onnx", given)
+        network.save(tmp_path / "refused.onnx", all_weights)
     assert not [*tmp_path.iterdir()]
 
 

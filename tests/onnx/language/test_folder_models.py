@@ -85,9 +85,9 @@ def test_logits_after_audio_equal_onnxruntimes(folder: Path, model: LanguageMode
 def test_an_encoder_runs_once(model: LanguageModel, expected: list[list[int]], monkeypatch: pytest.MonkeyPatch) -> None:
     hear, calls = model.decoder.jit_encode_audio, list[Any]()
 
-    def counted(*given: Any) -> Any:
-        calls.append(given)
-        return hear(*given)
+    def counted(*arguments: Any) -> Any:
+        calls.append(arguments)
+        return hear(*arguments)
 
     monkeypatch.setitem(vars(model.decoder), "jit_encode_audio", counted)
     state = model.start(PROMPTS, audio=AUDIO, max_length=18)
@@ -261,11 +261,11 @@ def test_images_are_refused_if_earlier_ones_would_be_read_again(
         seeing.generate([3, -1, -1, 7], images=images_of(1))
 
 
-def changed(content: Any, given: Any, *path: str) -> Any:
+def changed(content: Any, value: Any, *path: str) -> Any:
     content = inner = copy.deepcopy(content)
     for name in path[:-1]:
         inner = inner[name]
-    inner[path[-1]] = given
+    inner[path[-1]] = value
     return content
 
 

@@ -299,9 +299,9 @@ def test_later_calls_compile_nothing(folder: Path, monkeypatch: pytest.MonkeyPat
     calls: list[Any] = []
     called = model.decoder.run_decoder
 
-    def counted(*given: Any) -> Any:
-        calls.append(given)
-        return called(*given)
+    def counted(*arguments: Any) -> Any:
+        calls.append(arguments)
+        return called(*arguments)
 
     monkeypatch.setitem(vars(model.decoder), "run_decoder", counted)
     prompts = [PROMPT * 4, OTHER * 9, PROMPT * 5 + OTHER]  # of 20 to 28 tokens

@@ -167,8 +167,8 @@ def scan(version: int, *arrays: str, **options: Any) -> Any:
     inner = graph(nodes, inputs, ["sum", "made"])
     node = helper.make_node("Scan", [*arrays], ["last", "sums"], body=inner, num_scan_inputs=1, **options)
     kinds = {"lengths": INT64}
-    given = [value(name, kinds.get(name, FLOAT), None) for name in arrays if name]
-    return dmljax.onnx.load(model([node], given, ["last", "sums"], opset=version))
+    infos = [value(name, kinds.get(name, FLOAT), None) for name in arrays if name]
+    return dmljax.onnx.load(model([node], infos, ["last", "sums"], opset=version))
 
 
 def test_a_scan_goes_backwards_along_any_axis() -> None:

@@ -817,8 +817,8 @@ def test_float16_is_added_up_in_float32(calls: Calls, form: str, name: str, numb
     for x in half.graph.input:
         if x.type.tensor_type.elem_type == onnx.TensorProto.FLOAT:
             x.type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
-    given = {name: x.astype(np.float16) if x.dtype == np.float32 else x for name, x in inputs.items()}
-    result = dmljax.onnx.load(half)(**given)
+    feeds = {name: x.astype(np.float16) if x.dtype == np.float32 else x for name, x in inputs.items()}
+    result = dmljax.onnx.load(half)(**feeds)
     assert len(calls) == 1
     assert result.dtype == np.float16
     np.testing.assert_allclose(result, expected, rtol=1e-2, atol=1e-2)  # of inputs that are rounded
@@ -1010,7 +1010,7 @@ def test_attention_exported_by_pytorch_is_joined(calls: Calls, mask_kind: str) -
         torch.onnx.export(Attending().eval(), tuple(inputs), file, dynamo=False, opset_version=17)
     model = onnx.load_from_string(file.getvalue())
     names = [x.name for x in model.graph.input]
-    given = dict(zip(names, (np.asarray(x) for x in inputs), strict=True))
-    result = dmljax.onnx.load(model)(*given.values())
-    np.testing.assert_allclose(result, by_onnxruntime(model, given), rtol=2e-5, atol=2e-6)
+    feeds = dict(zip(names, (np.asarray(x) for x in inputs), strict=True))
+    result = dmljax.onnx.load(model)(*feeds.values())
+    np.testing.assert_allclose(result, by_onnxruntime(model, feeds), rtol=2e-5, atol=2e-6)
     assert [x["bias"] is not None for x in calls] == [mask_kind in ("bool", "float")]

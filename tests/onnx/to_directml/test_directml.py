@@ -58,8 +58,8 @@ def require_same(model: Model, *inputs: Any, constants: Sequence[str] = (), tole
 
 def as_tensor(value: Any) -> Any:
     """An array as a DirectML tensor: bools as bytes, and at least one dimension."""
-    given = jnp.asarray(value)
-    return given.astype("uint8" if given.dtype == bool else given.dtype).reshape(given.shape or (1,))
+    array = jnp.asarray(value)
+    return array.astype("uint8" if array.dtype == bool else array.dtype).reshape(array.shape or (1,))
 
 
 def operators(graph: directml.Graph) -> list[str]:

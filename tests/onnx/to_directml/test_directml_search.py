@@ -447,7 +447,7 @@ def test_a_graph_computes_what_the_model_does(name: str) -> None:
     results = directml.lower(graph)(*(as_tensor(value, desc) for value, desc in pairs))
     expected = model(*arrays)
     several = expected if isinstance(expected, tuple) else (expected,)
-    given = results.values() if isinstance(results, dict) else [results]
-    for result, reference in zip(given, several, strict=True):
+    outputs = results.values() if isinstance(results, dict) else [results]
+    for result, reference in zip(outputs, several, strict=True):
         assert result.shape == (reference.shape or (1,))
         np.testing.assert_allclose(np.asarray(result).reshape(reference.shape), reference, rtol=1e-5, atol=1e-6)

@@ -282,11 +282,11 @@ def export_model(
     proto: onnx.ModelProto, opened: Sequence[str], constraints: Sequence[str], fixed: Any = SIZES[0]
 ) -> Any:
     """The model exported with symbols for the sizes of these names."""
-    given = [
+    texts = [
         re.sub(r"\b[a-e]\b", lambda one: one[0] if one[0] in opened else str(fixed[one[0]]), c) for c in constraints
     ]
-    given = [one for one in given if re.search(r"\b[a-e]\b", one)]
-    symbols = dict(zip(opened, jax.export.symbolic_shape(", ".join(opened), constraints=given), strict=True))
+    texts = [one for one in texts if re.search(r"\b[a-e]\b", one)]
+    symbols = dict(zip(opened, jax.export.symbolic_shape(", ".join(opened), constraints=texts), strict=True))
     types = []
     for one in proto.graph.input:
         tensor_type = one.type.tensor_type

@@ -158,9 +158,9 @@ def test_diagonal_matrix1_is_differentiable_with_respect_to_input_and_value() ->
     ],
 )
 def test_diagonal_matrix1_refuses(change: dict[str, Any], error: type[Exception], message: str) -> None:
-    given: dict[str, Any] = {"input": jnp.ones((2, 3), jnp.float32), "value": 1}
+    arguments: dict[str, Any] = {"input": jnp.ones((2, 3), jnp.float32), "value": 1}
     with refuses(f"diagonal_matrix1: ...{message}", error):
-        dmljax.diagonal_matrix1(**given | change)
+        dmljax.diagonal_matrix1(**arguments | change)
 
 
 # DIAGONAL_MATRIX
@@ -273,8 +273,8 @@ def test_a_sequence_of_floats_accumulates_no_error(dtype: Any, count: int) -> No
     compiled = jax.jit(lambda start, delta: dmljax.fill_value_sequence(start, delta, output_sizes=(count,)))
     last = 60000 / count  # in the range of float16
     for start, delta in [(0, last), (-0.0, -last), (1, 1 / count), (-1e-3, last / 7)]:
-        given = dtype.type(start), dtype.type(delta)
-        assert_near_sequence(compiled(*given), *given)
+        numbers = dtype.type(start), dtype.type(delta)
+        assert_near_sequence(compiled(*numbers), *numbers)
 
 
 @pytest.mark.parametrize("dtype", few_types(INTEGERS), ids=str)

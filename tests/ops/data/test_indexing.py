@@ -129,11 +129,11 @@ NEW_AXIS = "(jnp.expand_dims(indices, {}) adds such an axis)"
     ],
 )
 def test_one_hot_refuses(change: dict[str, Any], error: type[Exception], message: str) -> None:
-    given: dict[str, Any] = {"indices": jnp.array([[1]]), "values": jnp.array([0, 1]), "axis": 1, "depth": 3}
+    arguments: dict[str, Any] = {"indices": jnp.array([[1]]), "values": jnp.array([0, 1]), "axis": 1, "depth": 3}
     # The cached result of this valid call must not be returned for the call that must be refused.
-    dmljax.one_hot(**given)
+    dmljax.one_hot(**arguments)
     with refuses(f"one_hot: ...{message}", error):
-        dmljax.one_hot(**given | change)
+        dmljax.one_hot(**arguments | change)
 
 
 def test_arrays_in_another_byte_order_keep_their_values() -> None:

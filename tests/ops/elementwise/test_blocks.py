@@ -251,9 +251,9 @@ def test_integers_of_4_bits_are_sharded(axis_type: AxisType) -> None:
         [jax.device_put(array, NamedSharding(mesh, spec)) for array, spec in zip(arrays, chosen, strict=True)]
         for chosen in specs
     ]
-    for computed, given in zip(at_once(lambda given: dmljax.dequantize(*given), placed), placed, strict=True):
+    for computed, operands in zip(at_once(lambda operands: dmljax.dequantize(*operands), placed), placed, strict=True):
         assert_same_bits(computed, expected)
-        assert_same_bits(jax.jit(lambda x, s, z: dmljax.quantize(x, s, z))(computed, *given[1:]), arrays[0])
+        assert_same_bits(jax.jit(lambda x, s, z: dmljax.quantize(x, s, z))(computed, *operands[1:]), arrays[0])
 
 
 def test_the_unused_half_of_a_byte_is_ignored() -> None:

@@ -471,6 +471,6 @@ def test_channels_may_share_a_bias_and_be_of_any_number_and_dimensions(call: Any
     ],
 )
 def test_value_scale_refuses(change: dict[str, Any], kind: type[Exception], message: str) -> None:
-    given: dict[str, Any] = {"input": np.ones((1, 3), np.float32), "scale": 1.0, "bias": 0.0}
+    arguments: dict[str, Any] = {"input": np.ones((1, 3), np.float32), "scale": 1.0, "bias": 0.0}
     with refuses(f"value_scale_2d: {message}", kind):
-        dmljax.value_scale_2d(**given | change)
+        dmljax.value_scale_2d(**arguments | change)

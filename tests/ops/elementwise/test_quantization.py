@@ -220,10 +220,10 @@ def test_quantized_sums_of_two_types_with_and_without_zero_points(
     }
     expected = np.array(sum_of_quantized(a, a_zero, b, b_zero, zero, output), output)
     assert_same_bits(dmljax.element_wise_quantized_linear_add(**arrays, dtype=output), expected)
-    given = {name: array for name, array in arrays.items() if array is not None}
-    tensors = {name: tensor(array.dtype.name.upper(), *array.shape) for name, array in given.items()}
+    present = {name: array for name, array in arrays.items() if array is not None}
+    tensors = {name: tensor(array.dtype.name.upper(), *array.shape) for name, array in present.items()}
     desc = directml.ElementWiseQuantizedLinearAddDesc(**tensors, output=tensor(output.upper(), 4))
-    assert_same_bits(directml.lower(desc)(**given), expected)
+    assert_same_bits(directml.lower(desc)(**present), expected)
 
 
 def test_a_quantized_sum_has_the_type_of_its_zero_point_or_of_the_first_summand(call: Any) -> None:
@@ -251,11 +251,11 @@ def test_a_zero_point_may_be_missing_from_6_2_on(desc: Any, arrays: Any, expecte
     message = "at DML_FEATURE_LEVEL_6_1: ZeroPointTensor must be given below DML_FEATURE_LEVEL_6_2; got none"
     with refuses(message, InvalidDesc):
         directml.validate(without, feature_level="6_1")
-    given = [
+    arguments = [
         np.array(array, member.dtype).reshape(SIZES)
         for array, member in zip(arrays, (desc.input, desc.scale), strict=True)
     ]
-    assert_same_bits(directml.lower(without)(*given), np.array(expected, desc.output.dtype).reshape(SIZES))
+    assert_same_bits(directml.lower(without)(*arguments), np.array(expected, desc.output.dtype).reshape(SIZES))
 
 
 @pytest.mark.parametrize(

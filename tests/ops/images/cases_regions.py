@@ -282,7 +282,7 @@ ALIGN: dict[str, dict[DataType, dict[str, Any]]] = {
 
 
 def attributes_of(operator: Any, data_type: DataType, **more: Any) -> dict[str, Any]:
-    given = {
+    attributes = {
         "reduction_function": AVERAGE,
         "interpolation_mode": LINEAR,
         "spatial_scale_x": 0.5,
@@ -294,9 +294,9 @@ def attributes_of(operator: Any, data_type: DataType, **more: Any) -> dict[str, 
         "maximum_samples_per_output": UINT_MAX,
         "align_regions_to_corners": False,
     }
-    given |= ALIGN[operator.type.removeprefix("DML_OPERATOR_")].get(data_type, {}) | more
+    attributes |= ALIGN[operator.type.removeprefix("DML_OPERATOR_")].get(data_type, {}) | more
     fields = {member.field for member in operator.members()}
-    return {key: value for key, value in given.items() if key in fields}
+    return {key: value for key, value in attributes.items() if key in fields}
 
 
 def region_tensors(types: Mapping[str, DataType], rank: int) -> dict[str, TensorDesc]:
@@ -321,7 +321,7 @@ def align_desc(operator: Any) -> Any:
 
 def gradient_desc(types: Mapping[str, DataType], rank: int, **more: Any) -> directml.Operator:
     tensors = region_tensors(types, rank)
-    given: dict[str, Any] = {
+    members: dict[str, Any] = {
         "input": TensorDesc(types["roi"], IMAGE),
         "input_gradient": TensorDesc(types["roi"], (REGIONS, CHANNELS, *RESULT)),
         **tensors,
@@ -329,7 +329,7 @@ def gradient_desc(types: Mapping[str, DataType], rank: int, **more: Any) -> dire
         "output_roi_gradient": tensors["roi"],
         **attributes_of(directml.RoiAlignGradDesc, types["roi"]),
     }
-    return directml.RoiAlignGradDesc(**given | more)
+    return directml.RoiAlignGradDesc(**members | more)
 
 
 def align_oracle(desc: Any, input: Arr, roi: Arr, batch_indices: Arr) -> Arr:

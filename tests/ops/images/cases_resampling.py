@@ -197,7 +197,7 @@ def resampling_desc(operator: Any, input: str, output: str, mode: InterpolationM
         is_gradient = input != "input"
         scales = ((1,) * rank + ((0.5, 2) if is_gradient else (2, 0.5)))[-rank:]
         fields = {member.field for member in operator.members()}
-        given = {
+        members = {
             "interpolation_mode": mode,
             "rounding_direction": AxisDirection.INCREASING,
             "scales": scales,
@@ -205,7 +205,7 @@ def resampling_desc(operator: Any, input: str, output: str, mode: InterpolationM
             "output_pixel_offsets": (-0.5,) * rank,
             **more,
         }
-        desc: directml.Operator = operator(**tensors, **{key: value for key, value in given.items() if key in fields})
+        desc: directml.Operator = operator(**tensors, **{key: value for key, value in members.items() if key in fields})
         return desc
 
     return make

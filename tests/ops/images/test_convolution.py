@@ -515,8 +515,8 @@ def test_the_padding_of_integers_is_the_zero_point() -> None:
 def quantized(x: Any, w: Any, **changes: Any) -> Any:
     """A call with scales of 1 and without zero points, except for the changes."""
     names = ("input_scale", "input_zero_point", "filter_scale", "filter_zero_point", "bias", "output_scale")
-    given = dict(zip(names, (1.0, None, 1.0, None, None, 1.0), strict=True)) | changes
-    return dmljax.quantized_linear_convolution(x, filter=w, **given)
+    arguments = dict(zip(names, (1.0, None, 1.0, None, None, 1.0), strict=True)) | changes
+    return dmljax.quantized_linear_convolution(x, filter=w, **arguments)
 
 
 def test_results_round_half_to_even_and_saturate(call: Any) -> None:

@@ -332,11 +332,11 @@ def test_nan_is_larger_than_every_number(reduction: Any) -> None:
 @FULL
 def test_batch_indices_are_those_of_gather(call: Any) -> None:
     image = np.arange(3, dtype=np.float32).reshape(3, 1, 1, 1)
-    given = [0, 2, -1, -3, -9, 7]
+    indices = [0, 2, -1, -3, -9, 7]
     expected = [0, 2, 2, 0, 0, 2]
     roi = np.zeros((6, 4), np.float32)
     for dtype in ("int8", "int32"):
-        aligned = call(dmljax.roi_align, image, roi, np.array(given, dtype), output_size=1)
+        aligned = call(dmljax.roi_align, image, roi, np.array(indices, dtype), output_size=1)
         assert np.asarray(aligned).ravel().tolist() == expected
     aligned = call(dmljax.roi_align, image, roi[:2], np.array([2**32 - 1, 1], np.uint32), output_size=1)
     assert np.asarray(aligned).ravel().tolist() == [2, 1]

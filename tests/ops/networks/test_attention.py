@@ -59,13 +59,13 @@ QUERY = normal(BATCH, QUERIES, HEADS * SIZE)
 KEY, VALUE = normal(BATCH, KEYS, HEADS * SIZE), normal(BATCH, KEYS, HEADS * 3)
 
 
-def attended(**given: Any) -> Any:
-    return attention(QUERY, KEY, VALUE, head_count=HEADS, **given)
+def attended(**options: Any) -> Any:
+    return attention(QUERY, KEY, VALUE, head_count=HEADS, **options)
 
 
-def oracle(**given: Any) -> Any:
+def oracle(**options: Any) -> Any:
     arrays = {"query": QUERY, "key": KEY, "value": VALUE, "heads": HEADS, "key_heads": HEADS, "scale": SIZE**-0.5}
-    return exact_attention(**arrays | given)[0]
+    return exact_attention(**arrays | options)[0]
 
 
 # Stacked tensors
@@ -216,9 +216,9 @@ def test_heads_of_queries_may_share_keys() -> None:
     repeated: Any = (np.repeat(x.reshape(BATCH, KEYS, HEADS, -1), 3, 2).reshape(BATCH, KEYS, -1) for x in (KEY, VALUE))
     near(result, np.asarray(attention(query, *repeated, head_count=6)))
     # A mask may differ between heads that share keys.
-    given: Any = {"mask": RNG.random((6, QUERIES, KEYS)) < 0.5, "mask_filter_value": -5.0}
-    result = grouped(query, KEY, VALUE, **given, query_head_count=6, key_value_head_count=HEADS)
-    near(result, oracle(query=query, **given, heads=6))
+    options: Any = {"mask": RNG.random((6, QUERIES, KEYS)) < 0.5, "mask_filter_value": -5.0}
+    result = grouped(query, KEY, VALUE, **options, query_head_count=6, key_value_head_count=HEADS)
+    near(result, oracle(query=query, **options, heads=6))
 
 
 LENGTHS = [[0, 0], [2, 4], [3, 1], [4, 3], [5, 9], [-1, -9], [2**31 - 1, -(2**31)]]
@@ -229,19 +229,19 @@ LENGTHS = [[0, 0], [2, 4], [3, 1], [4, 3], [5, 9], [-1, -9], [2**31 - 1, -(2**31
 @pytest.mark.parametrize("total", [None, 4, 6])
 def test_new_keys_are_appended_to_the_existing_ones(lengths: Any, total: int | None) -> None:
     past = {"past_key": normal(BATCH, HEADS, 4, SIZE), "past_value": normal(BATCH, HEADS, 4, 3)}
-    given: Any = {**past, "past_sequence_lengths": np.array(lengths, np.int32), "mask_filter_value": -5.0}
+    options: Any = {**past, "past_sequence_lengths": np.array(lengths, np.int32), "mask_filter_value": -5.0}
     arrays: Any = QUERY, KEY[:, :QUERIES], VALUE[:, :QUERIES]
     size: Any = {"query_head_count": HEADS, "total_sequence_length": total}
-    result = grouped(*arrays, **given, **size, has_present=True)
-    expected = exact_attention(*arrays, **given, heads=HEADS, key_heads=HEADS, scale=SIZE**-0.5, total=total)
+    result = grouped(*arrays, **options, **size, has_present=True)
+    expected = exact_attention(*arrays, **options, heads=HEADS, key_heads=HEADS, scale=SIZE**-0.5, total=total)
     for actual, exact in zip(result, expected, strict=True):
         near(actual, exact)
     # Lengths, a mask and a bias of positions hide and change keys where they stand in the buffer.
     mask = RNG.integers(1, 5, (1, BATCH)).astype(np.int32)
     relative = normal(BATCH, HEADS, QUERIES, result.present_key.shape[2])
     more: Any = {"mask": mask, "mask_type": MaskType.KEY_SEQUENCE_LENGTH, "relative_position_bias": relative}
-    expected = exact_attention(*arrays, **given, **more, heads=HEADS, key_heads=HEADS, scale=SIZE**-0.5, total=total)
-    near(grouped(*arrays, **given, **more, **size), expected[0])
+    expected = exact_attention(*arrays, **options, **more, heads=HEADS, key_heads=HEADS, scale=SIZE**-0.5, total=total)
+    near(grouped(*arrays, **options, **more, **size), expected[0])
 
 
 @SAMPLED
@@ -270,8 +270,8 @@ def test_single_steps_in_a_loop_equal_causal_attention() -> None:
     first: Any = {"past_sequence_lengths": np.zeros(BATCH, np.int32)}
     whole = grouped(*arrays, **first, **size, has_present=True)
 
-    def step(cache: Any, given: Any) -> Any:
-        place, *position = given
+    def step(cache: Any, inputs: Any) -> Any:
+        place, *position = inputs
         now = grouped(
             *(x[:, None] for x in position),
             past_key=cache[0],
@@ -310,8 +310,8 @@ def test_a_tpu_writes_one_key_of_each_sequence_as_others_do(places: list[int], m
         tangents, pull = jax.jvp(placed, (buffer, new), directions), jax.vjp(placed, buffer, new)[1]
         return tangents, pull(directions[0]), jax.vmap(write, (None, 0, 0))(buffer, *batch)
 
-    given = buffer, new, directions, where
-    assert_same_trees(*(jax.jit(functools.partial(transform, write))(*given) for write in writes))
+    operands = buffer, new, directions, where
+    assert_same_trees(*(jax.jit(functools.partial(transform, write))(*operands) for write in writes))
 
 
 # Blocks
@@ -333,7 +333,7 @@ def both_ways(function: Callable[..., Any], in_blocks: Callable[[], None], *arra
     """The results of `function` at once and in blocks, leaf by leaf."""
     whole = jax.jit(function)(*arrays)
     in_blocks()
-    blocks = jax.jit(lambda *given: function(*given))(*arrays)
+    blocks = jax.jit(lambda *operands: function(*operands))(*arrays)
     return zip(jax.tree.leaves(whole), jax.tree.leaves(blocks), strict=True)
 
 
@@ -481,8 +481,8 @@ KERNELS = {"cuda": "__gpu$xla.gpu.triton", "tpu": "tpu_custom_call", "cpu": "cus
 )
 @pytest.mark.parametrize("platform", KERNELS)
 def test_a_kernel_computes_what_fits_it(platform: str, change: Any, having_kernels: tuple[str, ...]) -> None:
-    given = {"shapes": ((2, 512), (2, 512))} | change
-    text = lowered_text(platform, *given.pop("shapes"), **given)
+    options = {"shapes": ((2, 512), (2, 512))} | change
+    text = lowered_text(platform, *options.pop("shapes"), **options)
     assert (KERNELS[platform] in text) is (platform in having_kernels)
 
 
@@ -579,7 +579,7 @@ def in_ring(mesh: Any, kind: str, **options: Any) -> Callable[..., Any]:
         function = functools.partial(grouped, **ROUND, **statics, axis_name="sequence")
         sharding = {name: specs.get(name, P()) if x.ndim > 1 else P() for name, x in arrays.items()}
         mapped = jax.shard_map(
-            lambda given: function(**given), mesh=mesh, in_specs=(sharding,), out_specs=sequence, **options
+            lambda operands: function(**operands), mesh=mesh, in_specs=(sharding,), out_specs=sequence, **options
         )
         placed = {name: jax.device_put(x, NamedSharding(mesh, sharding[name])) for name, x in arrays.items()}
         return mapped(placed)
@@ -589,12 +589,12 @@ def in_ring(mesh: Any, kind: str, **options: Any) -> Callable[..., Any]:
 
 def arrays_of(kind: str, dtype: Any = np.float32) -> tuple[dict[str, Any], Any]:
     """The arrays of an attention of `kind`, and its function on one device."""
-    given = {name: value for name, value in RING_KINDS[kind].items() if isinstance(value, np.ndarray | np.generic)}
+    operands = {name: value for name, value in RING_KINDS[kind].items() if isinstance(value, np.ndarray | np.generic)}
     floats = {"query": normal(2, 16, 16), "key": normal(2, 24, 8), "value": normal(2, 24, 6)}
     arrays = {
-        name: jnp.asarray(x.astype(dtype) if x.dtype == np.float32 else x) for name, x in (given | floats).items()
+        name: jnp.asarray(x.astype(dtype) if x.dtype == np.float32 else x) for name, x in (operands | floats).items()
     }
-    statics = {name: value for name, value in RING_KINDS[kind].items() if name not in given}
+    statics = {name: value for name, value in RING_KINDS[kind].items() if name not in operands}
     return arrays, lambda arrays: grouped(**arrays, **ROUND, **statics)
 
 
@@ -749,10 +749,10 @@ def test_causal_attention_equals_attention_with_a_band_mask() -> None:
     ids=str,
 )
 def test_every_form_of_descriptor_computes_the_pages_formula(changed: Any) -> None:
-    given = oracles.small_desc(changed)
-    case = oracles.CASES[type(given).short_name]
-    inputs = case.inputs(given, np.random.default_rng(0))
-    case.check(given, inputs, directml.lower(given)(*inputs.values()))
+    desc = oracles.small_desc(changed)
+    case = oracles.CASES[type(desc).short_name]
+    inputs = case.inputs(desc, np.random.default_rng(0))
+    case.check(desc, inputs, directml.lower(desc)(*inputs.values()))
 
 
 @pytest.mark.parametrize(("batch", "queries", "keys"), [(0, 3, 3), (1, 0, 3), (0, 0, 3)])

@@ -151,8 +151,8 @@ def test_one_step_makes_no_loop_and_is_the_first_of_several(name: str) -> None:
     arrays = arrays_of(name, 2)
     lengths = np.array([1, 0, 4])
     for more in ({}, {"sequence_lengths": lengths}):
-        given = arrays | more
-        single_step = given | {"input": arrays["input"][:1]}
+        inputs = arrays | more
+        single_step = inputs | {"input": arrays["input"][:1]}
         assert "scan" not in str(
             jax.make_jaxpr(lambda single_step: FUNCTIONS[name](**single_step, direction=BOTH))(single_step)
         )
@@ -220,8 +220,8 @@ def test_lengths_may_be_of_any_integer_type_and_out_of_range(name: str, dtype: A
     most = np.iinfo(dtype).max
     lengths = np.array([3, most, 0], dtype) - np.array([0, 0, 1], dtype)  # -1, or all bits set
     result = FUNCTIONS[name](**arrays, sequence_lengths=lengths, direction=BOTH)
-    given = arrays | {"sequence_lengths": lengths}
-    for actual, expected in zip(result, exact(name, given, direction=BOTH), strict=True):
+    inputs = arrays | {"sequence_lengths": lengths}
+    for actual, expected in zip(result, exact(name, inputs, direction=BOTH), strict=True):
         assert_near(actual, expected)
 
 
@@ -324,10 +324,10 @@ def test_a_desc_may_leave_out_optional_tensors(name: str) -> None:
     inputs = oracles.CASES[name].inputs(whole, np.random.default_rng(0))
     for output in outputs:
         reduced_desc = recurrence_desc(name, **optional | {output: getattr(whole, output)})
-        given = {field: inputs[field] for field in reduced_desc.tensors(is_input=True)}
-        result = directml.lower(reduced_desc)(**given)
+        present = {field: inputs[field] for field in reduced_desc.tensors(is_input=True)}
+        result = directml.lower(reduced_desc)(**present)
         assert [field for field in result._fields if getattr(result, field) is not None] == [output]
-        (expected,) = oracles.oracle(reduced_desc, **given)
+        (expected,) = oracles.oracle(reduced_desc, **present)
         assert_near(getattr(result, output), expected.reshape(getattr(reduced_desc, output).sizes))
 
 

@@ -103,8 +103,8 @@ def test_the_index_has_the_requested_type(call: Any, dtype: Any) -> None:
 )
 def test_argmax_refuses(change: dict[str, Any], error: type[Exception], message: str) -> None:
     with refuses(f"argmax: ...{message}", error):
-        given: dict[str, Any] = {"input": jnp.ones((2, 3)), "axes": 1}
-        dmljax.argmax(**given | change)
+        arguments: dict[str, Any] = {"input": jnp.ones((2, 3)), "axes": 1}
+        dmljax.argmax(**arguments | change)
 
 
 def test_a_64_bit_index_needs_64_bit_types() -> None:

@@ -55,13 +55,13 @@ def by_onnxruntime_in_place(model: Any, arrays: list[Any]) -> list[Any]:
     """The results of ONNX Runtime, with caches that inputs and outputs share, as it demands."""
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     names, outputs = ([x.name for x in some] for some in (session.get_inputs(), session.get_outputs()))
-    given = [x for x in arrays if x is not None]
-    values = {n: onnxruntime.OrtValue.ortvalue_from_numpy(x.copy()) for n, x in zip(names, given, strict=True)}
+    present = [x for x in arrays if x is not None]
+    values = {n: onnxruntime.OrtValue.ortvalue_from_numpy(x.copy()) for n, x in zip(names, present, strict=True)}
     binding = session.io_binding()
     for name, x in values.items():
         binding.bind_ortvalue_input(name, x)
     binding.bind_output(outputs[0])
-    pasts = [name for name, x in zip(names, given, strict=True) if x.shape[1:3] == (KEY_HEADS, 64)]
+    pasts = [name for name, x in zip(names, present, strict=True) if x.shape[1:3] == (KEY_HEADS, 64)]
     for name, past in zip(outputs[1:], pasts, strict=True):
         binding.bind_ortvalue_output(name, values[past])
     session.run_with_iobinding(binding)
@@ -203,8 +203,8 @@ NORMS = {"q_norm": floats(SIZE), "k_norm": floats(SIZE)}
     ],
 )
 def test_sequences_attend_to_their_pages(arrays: Any, attributes: Any, options: Any) -> None:
-    given = [array for array in arrays if array is not None]
-    outputs = run(one_node("PagedAttention", arrays, 3, **PAGED, **attributes), given)
+    present = [array for array in arrays if array is not None]
+    outputs = run(one_node("PagedAttention", arrays, 3, **PAGED, **attributes), present)
     for actual, expected in zip(outputs, by_pages(arrays, **options), strict=True):
         np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
 
@@ -212,8 +212,8 @@ def test_sequences_attend_to_their_pages(arrays: Any, attributes: Any, options: 
 @GATE
 def test_tokens_without_a_slot_are_not_kept() -> None:
     arrays = paged(slots=integers(9, 6, 7, 40, 41, -1))
-    given = [array for array in arrays if array is not None]
-    _, keys, _ = run(one_node("PagedAttention", arrays, 3, **PAGED), given)
+    present = [array for array in arrays if array is not None]
+    _, keys, _ = run(one_node("PagedAttention", arrays, 3, **PAGED), present)
     expected = arrays[3].copy().reshape(-1, KEY_HEADS, SIZE)
     expected[[9, 6, 7, 40, 41]] = arrays[1][:5].reshape(-1, KEY_HEADS, SIZE)
     np.testing.assert_array_equal(keys.reshape(expected.shape), expected)
