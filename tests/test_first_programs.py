@@ -55,6 +55,7 @@ def test_tokens_go_to_their_best_two_experts() -> None:
     assert load.tolist() == np.bincount(order.ravel(), minlength=4).tolist()
 
 
+@GATE
 def test_attention_is_masked_by_order_and_by_length() -> None:
     query, key, value = random(3, 2, 5, 8)
     lengths = jnp.array([5, 3])
@@ -218,6 +219,7 @@ def test_causal_attention_is_mapped_over_examples_and_differentiated() -> None:
         require_close(grad, other)
 
 
+@GATE
 def test_a_tree_of_parameters_takes_a_step_of_adam() -> None:
     parameters = {"w": random(3, 2), "b": random(2)}
     zeros, grads = jax.tree.map(jnp.zeros_like, parameters), jax.tree.map(jnp.cos, parameters)
@@ -318,6 +320,7 @@ def test_a_graph_of_a_cpp_program_is_written_in_python() -> None:
     require_close(results["total"], expected.sum(axis=3, keepdims=True))
 
 
+@GATE
 def test_a_program_of_pydirectml_is_written_from_memory() -> None:
     import dmljax.pydirectml as pydirectml
 

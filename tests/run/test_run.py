@@ -392,6 +392,7 @@ def end_of_answer(reference: Reference) -> int:
     return next(token for i, token in enumerate(news) if i > 1 and token not in news[:i])
 
 
+@GATE
 def test_a_generator_yields_a_token_at_a_time(folder: Path, reference: Reference) -> None:
     import dmljax.run.onnxruntime_genai as og
 
