@@ -6,15 +6,14 @@ for another type. `dmljax.directml` has their descriptors, which mirror directml
 nothing else is.
 """
 
-import typing as _typing
-
 __version__ = "0.1.0"
 
-if _typing.TYPE_CHECKING:
+TYPE_CHECKING = False  # as typing has it, whose import takes longer than the rest of this module
+if TYPE_CHECKING:
     from dmljax.functions import *  # noqa: F403
 else:  # importing JAX takes seconds, and `dmljax --help` need not wait for it
+    del TYPE_CHECKING
     from importlib import import_module as _import_module
-    from importlib.util import find_spec as _find_spec
 
     def __dir__():
         own = [name for name in globals() if name.startswith("__") and name not in ("__dir__", "__getattr__")]
@@ -27,7 +26,9 @@ else:  # importing JAX takes seconds, and `dmljax --help` need not wait for it
     def __getattr__(name):
         if name.startswith("_") and name != "__all__":  # Python itself looks for such names
             raise AttributeError(f"module 'dmljax' has no attribute {name!r}")
-        if _find_spec(f"dmljax.{name}"):
+        from importlib.util import find_spec
+
+        if find_spec(f"dmljax.{name}"):
             return _import_module(f"dmljax.{name}")
         if name == "__all__":
             return ["directml", *_homes()]

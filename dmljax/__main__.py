@@ -1,8 +1,6 @@
 """Makes `python -m dmljax` run the command `dmljax`."""
 
-import sys
-
-from dmljax.command_line.cli import main
+from dmljax.command_line import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

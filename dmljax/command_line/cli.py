@@ -16,7 +16,15 @@ from typing import Any, NoReturn
 
 import dmljax
 from dmljax.command_line import check, compile, estimate, explain, generate, ops, run
-from dmljax.command_line.terminal import INTERRUPTED, REFUSED, quiet, report_error, run_apart, say_error
+from dmljax.command_line.terminal import (
+    INTERRUPTED,
+    REFUSED,
+    quiet,
+    report_error,
+    run_apart,
+    say_error,
+    show_progress,
+)
 
 MODELS = (".json", ".onnx", ".bin")  # the files that commands take
 
@@ -58,10 +66,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run_command(options: argparse.Namespace) -> int:
     """Runs the command and reports its errors; `main` reports errors of writing the output."""
-    with quiet():
-        import_module("dmljax.command_line.models")  # imports JAX
     try:
-        status: int = COMMANDS[options.command].run(options)
+        with show_progress(is_quiet=options.quiet, is_verbose=options.verbose, as_json=options.json):
+            with quiet():
+                import_module("dmljax.command_line.models")  # imports JAX
+            status: int = COMMANDS[options.command].run(options)
     except BrokenPipeError:
         raise
     except Exception as error:

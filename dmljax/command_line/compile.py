@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dmljax.command_line.options import COUNT, MESH, Subparsers, add_command, add_model_options, add_options
-from dmljax.command_line.terminal import YELLOW, announce, color_text
+from dmljax.command_line.terminal import YELLOW, color_text
+from dmljax.foundation.progress import report
 from dmljax.text import escape_controls, join_words
 
 if TYPE_CHECKING:
@@ -70,11 +71,13 @@ def run(options: argparse.Namespace) -> int:
     path, file = options.model, escape_controls(options.output)
     require_file(path, f"compile its ONNX model, or `dmljax estimate {escape_controls(path)}` tells its cost")
     artifacts.require_file(options.output)
-    with announce(f"exporting {escape_controls(path)} for {join_words(platforms)}"), within("compile"), _advise_sizes():
+    with within("compile"), _advise_sizes():
         sizes = sizes_of_mesh((), join_words(options.targets), count, dict(options.mesh) or None)
         mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=auto_types(sizes)) if count > 1 else None
         program = _program_to_serve(path, options, mesh)
+        report(f"exporting {escape_controls(path)} for {join_words(platforms)}")
         artifact = artifacts.export_program(program, platforms, mesh)
+        report(f"writing {file}")
         if mesh:
             size, digest = artifacts.write_with_weights(artifact, program.weights, options.output)
         else:

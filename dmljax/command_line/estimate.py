@@ -18,7 +18,8 @@ from dmljax.command_line.options import (
     add_options,
     parse_count,
 )
-from dmljax.command_line.terminal import FINDINGS, announce, terminal_width
+from dmljax.command_line.terminal import FINDINGS, terminal_width
+from dmljax.foundation.progress import report
 from dmljax.text import escape_controls, join_words
 
 if TYPE_CHECKING:
@@ -110,10 +111,11 @@ def run(options: argparse.Namespace) -> int:
                 for types, (_, target) in zip(inputs, columns, strict=True)
             ]
             estimates = []
-            for (batch, target), types, program in zip(columns, inputs, all_prepared, strict=True):
+            prepared = zip(columns, inputs, all_prepared, strict=True)
+            for number, ((batch, target), types, program) in enumerate(prepared, 1):
                 of_batch = f", batch {batch}" if batch else ""
-                with announce(f"compiling {title}{of_batch} for {target}"):
-                    estimates.append(program.estimate(gradient=options.gradient, optimizer=options.optimizer))
+                report(f"compiling {title}{of_batch} for {target}", number, len(columns), "program")
+                estimates.append(program.estimate(gradient=options.gradient, optimizer=options.optimizer))
                 shapes = {name: jax.typeof(type_).str_short() for name, type_ in types.items()}
                 listed.append({"program": title, "batch": batch, "inputs": shapes, **estimates[-1].to_json()})
                 all_fit &= estimates[-1].fits
@@ -155,10 +157,10 @@ def _estimate_folder(path: str, options: argparse.Namespace) -> "list[generation
         mesh = dict(options.mesh)
         prepared.append(generation.prepare_generation(model, work, target, mesh, **choices))
     estimates = []
-    for program in prepared:
+    for number, program in enumerate(prepared, 1):
         title = f"{escape_controls(path)}, batch {program.work.batch} for {program.token.place.name}"
-        with announce(f"compiling {title}"):
-            estimates.append(program.estimate())
+        report(f"compiling {title}", number, len(prepared), "pair of programs")
+        estimates.append(program.estimate())
     return estimates
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from dmljax.command_line.options import COUNT, FLAG, NUMBER, SEED, Subparsers, add_command, add_options, parse_integer
-from dmljax.command_line.terminal import YELLOW, color_text, count_text
+from dmljax.command_line.terminal import YELLOW, color_text, count_text, input_expected
+from dmljax.foundation.progress import report
 from dmljax.text import escape_controls, one_line
 
 SUMMARY = "Continues a text, converses, or makes a picture, with the folder of a language or diffusion model."
@@ -144,7 +145,10 @@ def _refuse_options(options: argparse.Namespace, names: Sequence[str], rule: str
 
 def _prompt(options: argparse.Namespace) -> str:
     text: str | None = options.prompt
-    return sys.stdin.read().removesuffix("\n") if text is None else text
+    if text is not None:
+        return text
+    with input_expected():
+        return sys.stdin.read().removesuffix("\n")
 
 
 def _generate_picture(options: argparse.Namespace) -> int:
@@ -191,6 +195,7 @@ def _print_stream(
     for token in stream:
         times.append(time.perf_counter())
         tokens.append(token)
+        report("generating", len(tokens), unit="token")
         texts.append(piece(token))
         if not is_silent:
             print("\n".join(map(escape_controls, texts[-1].split("\n"))), end="", flush=True)
@@ -209,7 +214,9 @@ def _converse(model: Any, tokenizer: Any, search: dict[str, Any], *, as_json: bo
     while True:
         if sys.stdin.isatty():
             print("> ", end="", file=sys.stderr, flush=True)
-        if not (line := sys.stdin.readline()):
+        with input_expected():
+            line = sys.stdin.readline()
+        if not line:
             return
         if not line.strip():
             continue

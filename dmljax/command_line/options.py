@@ -1,12 +1,13 @@
 """The options that several commands have, and how to read them."""
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import dmljax
-from dmljax.command_line.terminal import quiet
+from dmljax.command_line.terminal import quiet, show_progress
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -24,6 +25,9 @@ def add_command(subparsers: Subparsers, name: str, summary: str, examples: str) 
     parser.set_defaults(command=name)
     parser.add_argument("--json", action="store_true", help="print JSON for a program to read")
     parser.add_argument("--debug", action="store_true", help="print the traceback of an error")
+    progress = parser.add_mutually_exclusive_group()
+    progress.add_argument("--quiet", action="store_true", help="do not show how far the command is")
+    progress.add_argument("--verbose", action="store_true", help="show it on lines of their own, also in files")
     return parser
 
 
@@ -90,7 +94,7 @@ def pairs_of(form: str, parse: Callable[[str], Any]) -> dict[str, Any]:
 
 
 def _parse_level(text: str) -> Any:
-    with quiet():
+    with show_progress(is_quiet="--quiet" in sys.argv, as_json=True), quiet():
         from dmljax.directml import FeatureLevel
     from dmljax.foundation.checks import parse_enum
 

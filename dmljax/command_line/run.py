@@ -20,7 +20,7 @@ from dmljax.command_line.options import (
     parse_integer,
     parse_sizes,
 )
-from dmljax.command_line.terminal import announce
+from dmljax.foundation.progress import report
 from dmljax.text import escape_controls, json_text
 
 if TYPE_CHECKING:
@@ -131,6 +131,8 @@ def _run_onnx(path: str, options: argparse.Namespace) -> None:
         option = "--emit" if options.emit else "--fuse"
         raise InvalidDesc(Problem((), f"{option} is only for DxDispatch models", escape_controls(path)))
     device = find_device(options.platform)
+    if not options.json:
+        print(f"Running on '{device.device_kind}'", flush=True)
     begin = time.perf_counter()
     model = load_onnx(path)
     loaded = time.perf_counter() - begin
@@ -149,7 +151,6 @@ def _run_onnx(path: str, options: argparse.Namespace) -> None:
         compared = {"onnxruntime_call": other.median, "differences": differences} if other else {}
         print(json.dumps({"device": device.device_kind, "outputs": outputs, "seconds": times, **compared}))
         return
-    print(f"Running on '{device.device_kind}'")
     print(f"{escape_controls(path)}: {model}")
     print(f"{loaded:.2f} s to load, {timed.compilation:.2f} s to compile, {timed.median * 1e3:.3f} ms for a call")
     for name, result in timed.results.items():
@@ -177,10 +178,10 @@ def _run_model(model: "DispatchModel", options: argparse.Namespace) -> None:
     say: Callable[[str], None] = (lambda text: None) if options.json else print
     say(f"Running on '{device.device_kind}'")
     compiled = {}
-    for name in model.dispatchables:
+    for number, name in enumerate(model.dispatchables, 1):
         begin = time.perf_counter()
-        with announce(f"compiling {escape_controls(name)}"):
-            execution.compile(name)
+        report(f"compiling {escape_controls(name)}", number, len(model.dispatchables), "program")
+        execution.compile(name)
         compiled[name] = (time.perf_counter() - begin) * 1e3
         if options.timing_verbosity >= 1:
             say(f"Initialize '{escape_controls(name)}': {compiled[name]:.4f} ms")
@@ -196,6 +197,7 @@ def _run_model(model: "DispatchModel", options: argparse.Namespace) -> None:
         numbers = model.numbers_of(index) if options.print_commands else ()
         for number in numbers:
             say(f"[StartCmd][{number:04}]\t: {json_text(model.document.root['commands'][number])}")
+        report("running")
         result = execution.result(index, repetition)
         if options.json:
             results.append(result_json(result, options.warmup_samples))

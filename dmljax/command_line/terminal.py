@@ -1,5 +1,6 @@
-"""Writes errors and colors to a terminal, and defines the exit statuses of commands."""
+"""Writes errors, colors and signs of life to a terminal, and defines the exit statuses of commands."""
 
+import contextlib
 import json
 import os
 import re
@@ -8,11 +9,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from threading import Event, Thread
+from functools import partial
 from typing import Any
 
+from dmljax.foundation import interrupts
+from dmljax.foundation.progress import ProgressLine, can_redraw, listen, report, show_line
 from dmljax.text import one_line
 
 FINDINGS, REFUSED, INTERRUPTED = 1, 2, 130  # exit statuses; a shell command exits with 130 after Ctrl-C
@@ -66,39 +69,82 @@ def quiet() -> Iterator[None]:
         os.close(kept)
 
 
-PATIENCE = 2.0  # seconds before a user wants to know
-SIGN_OF_LIFE = 10.0  # seconds between signs that it goes on
+PATIENCE = 0.3  # seconds of a command that need no sign of life
+PATIENCE_OF_FILES = 10.0  # where a line cannot be redrawn
+
+
+class _Guarded:
+    """A stream that clears the line of progress before anything else is written."""
+
+    def __init__(self, stream: Any, line: ProgressLine) -> None:
+        self._stream, self.line = stream, line
+
+    def write(self, text: str) -> Any:
+        with self.line.cleared():
+            if text and self._stream.isatty():
+                self.line.is_at_start = text.endswith("\n")
+            return self._stream.write(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 @contextmanager
-def announce(text: str) -> Iterator[None]:
-    """Says what takes longer than users wait, and then how long it has taken, if the standard error is a terminal."""
-    done = Event()
-
-    def print_elapsed() -> None:
-        start = time.monotonic()
-        if not done.wait(PATIENCE):
-            print(text, file=sys.stderr, flush=True)
-        while not done.wait(SIGN_OF_LIFE):
-            print(f"{text}: {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
-
-    teller = Thread(target=print_elapsed, daemon=True)
-    if sys.stderr.isatty():
-        teller.start()
-    try:
+def show_progress(*, is_quiet: bool = False, is_verbose: bool = False, as_json: bool = False) -> Iterator[None]:
+    """Shows on the standard error how far long work is: a terminal's line is redrawn; files get lines after a while."""
+    is_terminal = sys.stderr.isatty()
+    if is_quiet or (as_json and not is_terminal and not is_verbose):
         yield
-    finally:
-        done.set()
-        if teller.is_alive():
-            teller.join()
+        return
+    stream = _copy_error_stream()
+    is_redrawn = can_redraw(stream) and not is_verbose
+    patience = 0.0 if is_verbose else PATIENCE if is_redrawn else PATIENCE_OF_FILES
+    line = ProgressLine(stream, patience=patience, is_redrawn=is_redrawn)
+    with contextlib.ExitStack() as stack:
+        if is_terminal:
+            out, err = (_Guarded(stream, line) for stream in (sys.stdout, sys.stderr))
+            stack.enter_context(contextlib.redirect_stdout(out))  # type: ignore[type-var]
+            stack.enter_context(contextlib.redirect_stderr(err))  # type: ignore[type-var]
+        stack.enter_context(interrupts.cleaned_by(line.end))
+        stack.enter_context(show_line(line))
+        stack.enter_context(listen(line))
+        report("starting")
+        yield
+
+
+@contextmanager
+def input_expected() -> Iterator[None]:
+    """Leaves a terminal's line to the user, who types."""
+    line = getattr(sys.stderr, "line", None)
+    if isinstance(line, ProgressLine) and sys.stdin.isatty():
+        with line.cleared():
+            line.is_at_start = False
+        yield
+        line.is_at_start = True
+    else:
+        yield
+
+
+def _copy_error_stream() -> Any:
+    """The standard error, which `quiet` does not redirect."""
+    try:
+        return open(os.dup(sys.stderr.fileno()), "w", encoding="utf-8", errors="backslashreplace")
+    except (AttributeError, OSError):  # not of a file
+        return sys.stderr
 
 
 _PROGRAM = """
 import os, sys
 sys.path[:] = {path!r}
 sys.stderr = os.fdopen({stream}, "w", 1)
+from dmljax.foundation import interrupts
+interrupts.install(is_silent=True)
 from dmljax.command_line.cli import main
-sys.exit(main(sys.argv[1:]))
+interrupts.leave(main(sys.argv[1:]))
 """
 
 
@@ -108,13 +154,29 @@ def run_apart(arguments: Sequence[str]) -> int:
         program = _PROGRAM.format(path=sys.path, stream=stream.fileno())
         command = [sys.executable, "-c", program, *arguments]
         environment = os.environ | {"JAX_PLATFORMS": "cpu"}  # or else JAX would look for the chips
-        status = subprocess.call(command, env=environment, stderr=log, pass_fds=[stream.fileno()])  # noqa: S603
+        process = subprocess.Popen(command, env=environment, stderr=log, pass_fds=[stream.fileno()])  # noqa: S603
+        with interrupts.cleaned_by(partial(_end_process, process)):
+            status = process.wait()
+        if number := interrupts.received():
+            return 128 + number
         if status >= 0:
             return status
         log.seek(0)
         words = log.read().decode(errors="replace")
     fatal = re.search(r"^F\d{4} .*?\] (.*)", words, re.MULTILINE)
     return say_error(f"XLA's compiler stopped: {fatal[1].strip() if fatal else f'signal {-status}'}")
+
+
+def _end_process(process: "subprocess.Popen[bytes]") -> None:
+    """Ends a process, and waits for it while there is time."""
+    process.terminate()
+    for _ in range(30):
+        if process.poll() is not None:
+            return
+        time.sleep(0.01)
+    process.kill()
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr, flush=True)  # the line that it drew
 
 
 def color_text(text: str, color: str, file: Any = None) -> str:
