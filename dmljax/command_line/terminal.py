@@ -69,7 +69,7 @@ def quiet() -> Iterator[None]:
         os.close(kept)
 
 
-PATIENCE = 0.3  # seconds of a command that need no sign of life
+PATIENCE = 0.2  # seconds of a command that need no sign of life
 PATIENCE_OF_FILES = 10.0  # where a line cannot be redrawn
 
 
@@ -107,8 +107,8 @@ def show_progress(*, is_quiet: bool = False, is_verbose: bool = False, as_json: 
     with contextlib.ExitStack() as stack:
         if is_terminal:
             out, err = (_Guarded(stream, line) for stream in (sys.stdout, sys.stderr))
-            stack.enter_context(contextlib.redirect_stdout(out))  # type: ignore[type-var]
-            stack.enter_context(contextlib.redirect_stderr(err))  # type: ignore[type-var]
+            stack.enter_context(contextlib.redirect_stdout(out))
+            stack.enter_context(contextlib.redirect_stderr(err))
         stack.enter_context(interrupts.cleaned_by(line.end))
         stack.enter_context(show_line(line))
         stack.enter_context(listen(line))

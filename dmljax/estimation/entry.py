@@ -1,12 +1,13 @@
 """Estimates the cost of a function, descriptor, graph or model, and of both programs of a language model."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from dmljax.errors import require, within
 from dmljax.estimation.generation import Generation, prepare_generation, work_of
 from dmljax.estimation.programs import prepare
 from dmljax.estimation.report import Estimate
+from dmljax.foundation.progress import Progress, listen, report
 from dmljax.text import show
 
 if TYPE_CHECKING:  # the package onnx is an extra
@@ -22,6 +23,7 @@ def estimate(
     extrapolate: bool = False,
     mesh: Mapping[str, int] | None = None,
     generate: int | None = None,
+    progress: bool | Callable[[Progress], Any] | None = None,
 ) -> Generation: ...
 
 
@@ -38,6 +40,7 @@ def estimate(
     extrapolate: bool = False,
     mesh: Mapping[str, int] | None = None,
     specs: Any = None,
+    progress: bool | Callable[[Progress], Any] | None = None,
 ) -> Estimate: ...
 
 
@@ -54,6 +57,7 @@ def estimate(
     mesh: Mapping[str, int] | None = None,
     specs: Any = None,
     generate: int | None = None,
+    progress: bool | Callable[[Progress], Any] | None = None,
 ) -> Estimate | Generation:
     """Estimates a function's cost on a chip that you do not have, from what XLA compiles for it on this CPU.
 
@@ -77,7 +81,8 @@ def estimate(
     all prompts, and `token` adds a token to each sequence.
 
     The time is a lower bound, not a measurement: each kernel takes the longest of its launch, bytes, operations and
-    exchange at the chip's peak rates. The extra `accelerators` installs the compilers.
+    exchange at the chip's peak rates. The extra `accelerators` installs the compilers. `progress=True` shows how far it
+    is, as `dmljax.onnx.load` does.
 
     >>> estimate(jnp.sin, jnp.ones(8), target="h1000")
     Traceback (most recent call last):
@@ -91,10 +96,14 @@ def estimate(
                 require(name, is_default, "must be left out for a language model", show(value))
             work = work_of(inputs, generate)
         choices: dict[str, Any] = {"precision": precision, "extrapolate": extrapolate}
-        return prepare_generation(function, work, target, mesh, **choices).estimate()
+        with within("estimate"), listen(progress):
+            report(f"compiling for {target}")
+            return prepare_generation(function, work, target, mesh, **choices).estimate()
     with within("estimate"):
         require("generate", generate is None, "must be left out except for language models", generate)
-    program = prepare(
-        *(function, inputs, target, weights, mesh, specs), precision=precision, dtype=dtype, extrapolate=extrapolate
-    )
-    return program.estimate(gradient=gradient, optimizer=optimizer)
+    with within("estimate"), listen(progress):
+        program = prepare(
+            *(function, inputs, target, weights, mesh, specs), precision=precision, dtype=dtype, extrapolate=extrapolate
+        )
+        report(f"compiling for {target}")
+        return program.estimate(gradient=gradient, optimizer=optimizer)

@@ -1,8 +1,8 @@
 """Ends a process at once after an interrupt, also while C++ compiles.
 
-Python runs signal handlers between bytecodes of the main thread, so none runs while XLA compiles; and the exceptions
-that they raise crash NumPy's and JAX's imports, or are lost in callbacks. A thread that waits for signals ends the process
-instead, without JAX's teardown, which may crash. Only a command may call what installs it.
+Python runs signal handlers between bytecodes of the main thread, so none runs while XLA compiles. The exceptions that
+they raise crash NumPy's and JAX's imports, and are lost in callbacks. So a thread waits for signals, and ends the
+process without JAX's teardown, which may crash as well. Only commands install it; an import never does.
 """
 
 import contextlib

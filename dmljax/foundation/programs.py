@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 
-from dmljax.foundation.progress import is_heard, report
+from dmljax.foundation.progress import interlude, is_heard, report
 
 
 class Program:
@@ -35,8 +35,9 @@ class Program:
         types = (tree, *map(_type_of, leaves))
         if types not in self._compiled:
             name, *_ = self._place
-            report(f"tracing {name}")
-            compile_in_stages(self.jitted.trace(*arguments, **options), *self._place)
+            with interlude():
+                report(f"tracing {name}")
+                compile_in_stages(self.jitted.trace(*arguments, **options), *self._place)
             self._compiled.add(types)
 
 
@@ -45,7 +46,8 @@ def compile_in_stages(traced: jax.stages.Traced, name: str, number: int = 1, cou
     report(f"lowering {name}")
     lowered = traced.lower()
     report(f"compiling {name}", *((number, count, "program") if count > 1 else ()))
-    return lowered.compile()
+    compiled: jax.stages.Compiled = lowered.compile()
+    return compiled
 
 
 def _type_of(leaf: Any) -> Hashable:

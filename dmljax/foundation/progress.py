@@ -35,7 +35,8 @@ class Progress(NamedTuple):
         done, total, unit = self.done, self.total, self.unit
         if unit == BYTES and done is not None:
             scale, unit = next((scale, unit) for scale, unit in _SCALES if max(done, total or 0) >= scale)
-            return f"{done / scale:.3g} {unit}" if total is None else f"{done / scale:.3g} of {total / scale:.3g} {unit}"
+            of_total = "" if total is None else f" of {total / scale:.3g}"
+            return f"{done / scale:.3g}{of_total} {unit}"
         if done is None:
             return "" if total is None else f"{total:g} {unit}s"
         if total is None:
@@ -47,19 +48,44 @@ BYTES = "B"
 _SCALES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (0, "B"))
 
 Listener = Callable[[Progress], Any]
-_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+
+
+class _Hearing:
+    """A listener, and what it heard last."""
+
+    latest: Progress | None = None
+
+    def __init__(self, listener: Listener) -> None:
+        self.listener = listener
+
+    def tell(self, progress: Progress) -> None:
+        self.latest = progress
+        self.listener(progress)
+
+
+_hearing: ContextVar[_Hearing | None] = ContextVar("hearing", default=None)
 
 
 def is_heard() -> bool:
-    """Whether somebody listens, so that work in stages is worth it."""
-    return _listener.get() is not None
+    """Whether somebody listens."""
+    return _hearing.get() is not None
 
 
 def report(stage: str, done: float | None = None, total: float | None = None, unit: str = "") -> None:
     """Tells the listener what is being done, and how far it is."""
-    listener = _listener.get()
-    if listener is not None:
-        listener(Progress(stage, done, total, unit))
+    hearing = _hearing.get()
+    if hearing is not None:
+        hearing.tell(Progress(stage, done, total, unit))
+
+
+@contextmanager
+def interlude() -> Iterator[None]:
+    """Reports again what was reported before, after other stages inside."""
+    hearing = _hearing.get()
+    before = None if hearing is None else hearing.latest
+    yield
+    if hearing is not None and before is not None:
+        hearing.tell(before)
 
 
 @contextmanager
@@ -84,11 +110,11 @@ def listen(progress: Any) -> Iterator[None]:
 
 @contextmanager
 def _heard_by(listener: Listener) -> Iterator[None]:
-    token = _listener.set(listener)
+    token = _hearing.set(_Hearing(listener))
     try:
         yield
     finally:
-        _listener.reset(token)
+        _hearing.reset(token)
 
 
 TICK = 0.25  # seconds between drawings

@@ -1,6 +1,6 @@
 """Reads an ONNX model into the record of its graph, and its weights."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ import numpy as np
 import dmljax.onnx.nodes  # noqa: F401  # which registers the handlers
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside
 from dmljax.foundation.checks import integer_in
+from dmljax.foundation.progress import BYTES, report
 from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph
 from dmljax.onnx.graph.reader import Reader, read_model
 from dmljax.onnx.graph.saving import copy_proto, drop_weights
@@ -50,6 +51,7 @@ def load_graph(
     finder = Finder(reader)
     require_no_circles(reader.functions)
     graph = reader.read(proto.graph)
+    report("checking the model")
     require_handlers(finder, graph)
     is_random = draws_numbers(finder, graph)
     graph, origins = revise(_store_constant_nodes(graph))
@@ -67,8 +69,7 @@ def load_graph(
     file = copy_proto(file)
     del proto  # protobuf frees its memory only now, before the weights are copied
     graph, joined = (OnnxGraph(each.nodes, each.inputs, each.outputs) for each in (graph, joined))  # without arrays
-    with jax.ensure_compile_time_eval():
-        weights = {name: as_array(known.pop(name)) for name in names}
+    weights = _place_weights(known, names)
     loaded = LoadedGraph(
         graph=graph,
         joined=joined,
@@ -88,6 +89,17 @@ def load_graph(
         rule = "the model has no two equal layers in a row"
         raise Unsupported(Problem("scan_layers", rule, remedy="leave scan_layers out"))
     return loaded, weights
+
+
+def _place_weights(known: dict[str, Elements], names: Sequence[str]) -> dict[str, jax.Array]:
+    """Moves weights from NumPy's memory into JAX's."""
+    weights, done, total = {}, 0, sum(known[name].nbytes for name in names)
+    with jax.ensure_compile_time_eval():
+        for name in names:
+            report("placing weights", done, total, BYTES)
+            done += known[name].nbytes
+            weights[name] = as_array(known.pop(name))
+    return weights
 
 
 def _is_weight(value: Elements, is_kept: bool) -> bool:

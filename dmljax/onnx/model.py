@@ -1,6 +1,6 @@
 """ONNX models as callables that take arrays."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,6 +9,7 @@ from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, within
 from dmljax.foundation.checks import array, boolean, integer_in
+from dmljax.foundation.progress import Progress, listen
 from dmljax.graphs.graph import Graph
 from dmljax.onnx import sharding
 from dmljax.onnx.graph import saving
@@ -31,6 +32,7 @@ def load(
     constants: Mapping[str, Any] | None = None,
     maximum_sizes: Mapping[str, int] | Literal["largest"] | None = None,
     scan_layers: bool = False,
+    progress: bool | Callable[[Progress], Any] | None = None,
 ) -> "Model":
     """Loads an ONNX model as a function of its inputs.
 
@@ -43,8 +45,11 @@ def load(
 
     `scan_layers` makes programs slower, but compiles only one of several equal layers in a row, such as a
     transformer's, and runs it in a loop. It needs memory for a copy of their weights, which each `apply` makes.
+
+    `progress=True` shows on the standard error how far it is. A function instead is called with a named tuple before
+    each stage: `stage`, `done`, `total` and `unit`.
     """
-    with within("onnx"):
+    with within("onnx"), listen(progress):
         scan_layers = boolean("scan_layers", scan_layers)
         return Model(*load_graph(source, constants or {}, maximum_sizes or {}, scan_layers=scan_layers))
 

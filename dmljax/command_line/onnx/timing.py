@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dmljax.errors import Problem, Unsupported, inside
+from dmljax.foundation.progress import report
 from dmljax.onnx.model import Model
 from dmljax.onnx.values.types import Elements, Value
 from dmljax.text import reason_of
@@ -34,7 +35,8 @@ def _measure(names: Sequence[str], call: Callable[[], Sequence[Any]]) -> Timing:
     """Calls a function once to compile it, and then a few times."""
     results: Sequence[Any] = ()
     times = []
-    for _ in range(1 + CALLS):
+    for index in range(1 + CALLS):
+        report("running the model", index + 1, 1 + CALLS, "call")
         start = time.perf_counter()
         results = call()
         times.append(time.perf_counter() - start)

@@ -2,12 +2,12 @@
 
 One compiled program encodes the prompts, removes the noise from all latents of a batch step by step, and decodes them.
 A table holds the scheduler's coefficients for each step, so the same program serves every scheduler and any number of
-steps.
+steps. If somebody listens to the progress, three programs make the same images step by step.
 """
 
 import contextlib
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -20,6 +20,8 @@ from jax.sharding import Mesh
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, all_checked, require, within
 from dmljax.foundation.checks import array, integer_in
 from dmljax.foundation.files import read_object
+from dmljax.foundation.programs import Program
+from dmljax.foundation.progress import Progress, is_heard, listen, report
 from dmljax.onnx.diffusion.schedulers import FILE as SCHEDULER, REACH, Scheduler, Table, scheduler_of
 from dmljax.onnx.graph.graph import Node
 from dmljax.onnx.language.tokens import PromptTokenizer
@@ -103,12 +105,15 @@ def _field(folder: Path, file: str, name: str, default: Any) -> Any:
     return value
 
 
-def diffusion_model(folder: str | Path, *, dtype: Any = None) -> "DiffusionModel":
+def diffusion_model(
+    folder: str | Path, *, dtype: Any = None, progress: bool | Callable[[Progress], Any] | None = None
+) -> "DiffusionModel":
     """Loads a folder in which diffusers, Optimum or Olive exported Stable Diffusion to ONNX.
 
-    `dtype` converts its floats: a TPU computes with bfloat16, not with the float16 of many folders.
+    `dtype` converts its floats: a TPU computes with bfloat16, not with the float16 of many folders. `progress=True`
+    shows how far it is, as `load` does.
     """
-    with within("onnx"):
+    with within("onnx"), listen(progress):
         path, floats = check_folder(folder, dtype)
         settings = read_diffusion_settings(path)
         return DiffusionModel(settings, {part: _load_part(path / file_of(part), floats) for part in PARTS})
@@ -140,7 +145,12 @@ class DiffusionModel(FolderModel):
         self._inputs = {part: {tensor.name: tensor for tensor in model.inputs} for part, model in parts.items()}
         encoder = parts["text_encoder"]
         self._vocabulary = vocabulary_of(loaded_graph(encoder).joined.nodes, encoder.weights)
-        self._jit_make_images = jax.jit(self._make_images, static_argnames=("is_guided", "mesh"))
+        static = ("is_guided", "mesh")
+        self._jit_make_images = jax.jit(self._make_images, static_argnames=static)
+        # The same in three programs, for those who want to hear of each step
+        self._jit_encode = Program(self._encode, "the text encoder", 1, 3, static_argnames="mesh")
+        self._jit_remove_noise = Program(self._remove_noise, "the U-Net", 2, 3, static_argnames=static)
+        self._jit_decode = Program(self._decode, "the image decoder", 3, 3)
 
     def __repr__(self) -> str:
         return f"DiffusionModel({', '.join(f'{part}={model!r}' for part, model in self.models.by_part.items())})"
@@ -163,6 +173,7 @@ class DiffusionModel(FolderModel):
         key: Array | None = None,
         latents: Any = None,
         weights: Mapping[str, Any] | None = None,
+        progress: bool | Callable[[Progress], Any] | None = None,
     ) -> Array:
         """Makes an image for each prompt: an array (prompts, height, width, 3) of float32 from 0 to 1.
 
@@ -174,9 +185,11 @@ class DiffusionModel(FolderModel):
         `key` draws the first latents, and the noise of "euler_ancestral" and "lcm", for each prompt by its place.
         `latents` are normal numbers (prompts, channels, height / 8, width / 8) to begin with instead.
 
+        `progress=True` shows how far it is, as `load` does.
+
         Under `jax.jit`, tokens, `key`, `latents` and `weights` may be arguments.
         """
-        with within("onnx"):
+        with within("onnx"), listen(progress):
             scheduler_used = self.scheduler(scheduler)
             table = scheduler_used.table(steps)
             arguments, mesh = self.models.call_weights(weights)
@@ -198,8 +211,10 @@ class DiffusionModel(FolderModel):
                 latents = _draw_normals(key, 0, batch, sizes)
             elif array("latents", latents).shape != (batch, *sizes):
                 raise InvalidDesc(Problem("latents", f"must have shape {(batch, *sizes)}", latents.shape))
+            is_traced |= any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((latents, key, arguments)))
+            make_images = self._make_images_in_steps if is_heard() and not is_traced else self._jit_make_images
             with _report_refused_sizes(*(size * self.settings.ratio for size in sizes[1:])):
-                images: Array = self._jit_make_images(
+                images: Array = make_images(
                     arguments,
                     tokens,
                     jnp.asarray(latents, jnp.float32),
@@ -268,16 +283,67 @@ class DiffusionModel(FolderModel):
         mesh: Mesh | None,
     ) -> Array:
         """The images for tokens; the tokens to lead away from come first."""
-        batch = latents.shape[0]
-        states = self._run_part("text_encoder", weights, input_ids=tokens)
+        states, carried = self._encode(weights, tokens, latents, table, mesh=mesh)
+        steps = (0, count)
+        latents, _ = self._remove_noise(
+            weights, states, carried, table, steps, guidance, key, is_guided=is_guided, mesh=mesh
+        )
+        return self._decode(weights, latents)
 
-        def divide(x: Array) -> Array:
-            return x if mesh is None else divide_along(mesh, x, ("data",))
+    def _make_images_in_steps(
+        self,
+        weights: Mapping[str, Any],
+        tokens: Any,
+        latents: Array,
+        table: Table,
+        count: Any,
+        guidance: Any,
+        key: Array | None,
+        *,
+        is_guided: bool,
+        mesh: Mesh | None,
+    ) -> Array:
+        """The same images, with a call for each step, which is reported."""
+        report("encoding the text")
+        states, carried = self._jit_encode(weights, tokens, latents, table, mesh=mesh)
+        for step in range(count):
+            report("removing noise", step + 1, int(count), "step")
+            steps = (np.int32(step), np.int32(step + 1))
+            carried = self._jit_remove_noise(
+                weights, states, carried, table, steps, guidance, key, is_guided=is_guided, mesh=mesh
+            )
+            jax.block_until_ready(carried)
+        report("decoding the image")
+        images: Array = self._jit_decode(weights, carried[0])
+        return images
+
+    def _encode(
+        self, weights: Mapping[str, Any], tokens: Array, latents: Array, table: Table, *, mesh: Mesh | None
+    ) -> tuple[Array, tuple[Array, Array]]:
+        """The text encoder's states, and what the first step takes: latents, and the estimates of earlier steps."""
+        states = self._run_part("text_encoder", weights, input_ids=tokens)
+        return states, (_divide(mesh, table.start * latents), jnp.zeros((REACH, *latents.shape), jnp.float32))
+
+    def _remove_noise(
+        self,
+        weights: Mapping[str, Any],
+        states: Array,
+        carried: tuple[Array, Array],
+        table: Table,
+        steps: tuple[Any, Any],
+        guidance: Array,
+        key: Array | None,
+        *,
+        is_guided: bool,
+        mesh: Mesh | None,
+    ) -> tuple[Array, Array]:
+        """The latents and estimates after `steps`: the first, and the one before which to stop."""
+        batch = carried[0].shape[0]
 
         def step(i: Array, carried: tuple[Array, Array]) -> tuple[Array, Array]:
             latents, estimates = carried
             row = jax.tree.map(lambda x: x[i] if jnp.ndim(x) else x, table)
-            both = divide(jnp.concatenate([latents, latents]) if is_guided else latents)
+            both = _divide(mesh, jnp.concatenate([latents, latents]) if is_guided else latents)
             inputs = {"sample": both, "timestep": self._time(row.timesteps, both), "encoder_hidden_states": states}
             output = self._run_part("unet", weights, **inputs)
             if is_guided:
@@ -289,10 +355,13 @@ class DiffusionModel(FolderModel):
             latents = row.kept * latents + jnp.sum(row.taken[:, None, None, None, None] * estimates, 0)
             if key is not None:
                 latents += row.noise * _draw_normals(key, i + 1, batch, latents.shape[1:])
-            return divide(latents), estimates
+            return _divide(mesh, latents), estimates
 
-        first = divide(table.start * latents)
-        latents, _ = lax.fori_loop(0, count, step, (first, jnp.zeros((REACH, *latents.shape), jnp.float32)))
+        noiseless: tuple[Array, Array] = lax.fori_loop(*steps, step, carried)
+        return noiseless
+
+    def _decode(self, weights: Mapping[str, Any], latents: Array) -> Array:
+        """The images of latents."""
         scaled = latents / self.settings.scale + self.settings.shift
         images = self._run_part("vae_decoder", weights, latent_sample=scaled)
         return jnp.moveaxis(jnp.clip(images / 2 + 0.5, 0, 1), 1, -1)
@@ -305,6 +374,11 @@ class DiffusionModel(FolderModel):
         size, batch = sizes[0], (self._inputs["unet"]["sample"].sizes or (None,))[0]
         is_of_rows = isinstance(size, str) and size == batch
         return jnp.broadcast_to(time, (size if isinstance(size, int) else both.shape[0] if is_of_rows else 1,))
+
+
+def _divide(mesh: Mesh | None, x: Array) -> Array:
+    """Divides the rows of a batch over a mesh."""
+    return x if mesh is None else divide_along(mesh, x, ("data",))
 
 
 def require_names(part: str, inputs: Sequence[str], outputs: Sequence[str]) -> None:

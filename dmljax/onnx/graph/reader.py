@@ -3,6 +3,7 @@
 The package `onnx` has the format's own parser; everything else in dmljax works without it.
 """
 
+import contextlib
 import math
 import os
 import sys
@@ -17,6 +18,7 @@ from onnx import numpy_helper
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside, require
 from dmljax.foundation.checks import integer_in
 from dmljax.foundation.files import open_file, unreadable
+from dmljax.foundation.progress import BYTES, is_heard, report
 from dmljax.onnx.graph.graph import MAIN, Function, FunctionKey, Node, OnnxGraph, Reference, TensorType, sort_nodes
 from dmljax.text import one_line, show
 
@@ -37,6 +39,7 @@ def read_model(source: Any) -> tuple["onnx.ModelProto", Path | None]:
         raise InvalidType(Problem("source", "must be a path, bytes or a ModelProto", show(source)))
     path = Path(source)
     with open_file(path, MAX_FILE_BYTES) as file:
+        report(f"reading {one_line(path.name)}", 0, os.fstat(file.fileno()).st_size, BYTES)
         data = file.read(MAX_FILE_BYTES)
     return _parse_proto(data, f" in '{one_line(path)}'"), path.parent
 
@@ -57,6 +60,7 @@ class Reader:
 
     def __init__(self, model: "onnx.ModelProto", folder: Path | None) -> None:
         self.folder = folder
+        self._bytes_read, self._bytes_stored = 0, _bytes_stored(model.graph) if is_heard() else None
         self.versions = _versions(model.opset_import)
         self.functions: dict[FunctionKey, Function] = {}
         for proto in model.functions:
@@ -202,6 +206,8 @@ class Reader:
                     rule = f"offset and length must be within the {size} bytes of {location}"
                     raise InvalidDesc(Problem("external_data", rule, f"{offset} and {length}"))
                 file.seek(offset)
+                report("reading weights", self._bytes_read, self._bytes_stored, BYTES)
+                self._bytes_read += length
                 return bytes(file.read(length))
         except InvalidDesc:
             raise
@@ -225,6 +231,14 @@ class Reader:
             except (IndexError, ValueError) as error:
                 raise InvalidDesc(Problem("indices", "must be within the tensor", str(error))) from None
             return dense
+
+
+def _bytes_stored(proto: Any) -> int | None:
+    """The bytes of a graph's weights in other files; None if the file does not say how many."""
+    entries = (entry for tensor in proto.initializer for entry in tensor.external_data if entry.key == "length")
+    with contextlib.suppress(ValueError):
+        return sum(int(entry.value) for entry in entries) or None
+    return None
 
 
 MAX_SPARSE = 2**28  # elements of a sparse tensor, which is stored dense

@@ -18,6 +18,8 @@ from jax import Array, lax
 from jax.sharding import Mesh
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported
+from dmljax.foundation.programs import Program
+from dmljax.foundation.progress import report
 from dmljax.onnx.graph.graph import TensorType
 from dmljax.onnx.language.parts import DECODER, ROLES, FolderModels, types_of_inputs
 from dmljax.onnx.language.sampling import Sampling, Search, choose_tokens, numbers_of, sampling_of
@@ -70,23 +72,23 @@ class Decoder:
 
     @cached_property
     def jit_read_block(self) -> Callable[..., Any]:
-        return _jit_in_place(self.read_block, "is_first", "mesh")
+        return _jit_in_place(self.read_block, ("is_first", "mesh"), "the prompt", 1, 2)
 
     @cached_property
     def jit_decode(self) -> Callable[..., Any]:
-        return _jit_in_place(self.decode, "form", "mesh")
+        return _jit_in_place(self.decode, ("form", "mesh"), "the decoder", 2, 2)
 
     @cached_property
     def jit_score_tokens(self) -> Callable[..., Any]:
-        return jax.jit(self.score_tokens)
+        return Program(self.score_tokens, "the decoder")
 
     @cached_property
     def jit_encode_audio(self) -> Callable[..., Any]:
-        return jax.jit(self.models.encode_audio)
+        return Program(self.models.encode_audio, "the encoder")
 
     @cached_property
     def jit_embed_tokens(self) -> Callable[..., Any]:
-        return jax.jit(self.models.embed_tokens)
+        return Program(self.models.embed_tokens, "the embedding")
 
     def empty_state(self, batch: int, room: int, weights: Mapping[str, Any]) -> State:
         """The state of sequences without tokens, with room for `room` tokens of each."""
@@ -159,6 +161,7 @@ class Decoder:
             if embeds is not None:
                 places = (lengths - before)[:, None] + np.arange(size)[None]
                 piece = jnp.take_along_axis(embeds, places[..., None], axis=1, mode="clip")
+            report("reading the prompt", int(max(lengths)), int(max(ends)), "token")
             state = self.jit_read_block(weights, state, tokens, counts, ends, piece, is_first=is_first, mesh=mesh)
             lengths, rows = lengths + counts, [row[count:] for row, count in zip(rows, counts, strict=True)]
         return state
@@ -464,9 +467,9 @@ def _encode_and_prefill(
     )
 
 
-def _jit_in_place(function: Callable[..., Any], *static: str) -> Callable[..., Any]:
+def _jit_in_place(function: Callable[..., Any], static: Sequence[str], *place: Any) -> Callable[..., Any]:
     """Compiles a function of weights and a state, which it updates in place unless it is transformed."""
-    donating = jax.jit(function, donate_argnums=1, static_argnames=static)
+    donating = Program(function, *place, donate_argnums=1, static_argnames=static)
     transformed = jax.jit(function, static_argnames=static)
 
     def call(*arguments: Any, **options: Any) -> Any:

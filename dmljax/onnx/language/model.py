@@ -4,7 +4,7 @@
 them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from jax import Array
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, within
 from dmljax.foundation.checks import integer_in
+from dmljax.foundation.progress import Progress, listen, report
 from dmljax.onnx.language.generation import (
     GenerationProgram,
     GenerationRun,
@@ -43,12 +44,15 @@ from dmljax.onnx.values.types import DType
 from dmljax.text import join_words, show
 
 
-def language_model(folder: str | Path, *, dtype: Any = None) -> "LanguageModel":
+def language_model(
+    folder: str | Path, *, dtype: Any = None, progress: bool | Callable[[Progress], Any] | None = None
+) -> "LanguageModel":
     """Loads a folder in the format of ONNX Runtime GenAI, as `onnxruntime_genai.models.builder` makes it.
 
-    `dtype` converts its floats: a TPU computes with bfloat16, not with the float16 of most folders.
+    `dtype` converts its floats: a TPU computes with bfloat16, not with the float16 of most folders. `progress=True`
+    shows how far it is, as `load` does.
     """
-    with within("onnx"):
+    with within("onnx"), listen(progress):
         path, floats = check_folder(folder, dtype)
         return model_of(read_settings(path), floats)
 
@@ -82,6 +86,7 @@ class LanguageModel(FolderModel):
         if problems := [*problems_of_names(settings, types, outputs)]:
             raise InvalidDesc(*problems)
         self.models = FolderModels(settings, by_part)
+        report("preparing the decoder")
         self.decoder = decoder_of(settings, self.models)
 
     def __repr__(self) -> str:
@@ -131,6 +136,7 @@ class LanguageModel(FolderModel):
         weights: Mapping[str, Any] | None = None,
         audio: Any = None,
         images: Mapping[str, Any] | None = None,
+        progress: bool | Callable[[Progress], Any] | None = None,
     ) -> Any:
         """Continues prompts up to an end token, or to `max_length` tokens with the prompt.
 
@@ -138,7 +144,7 @@ class LanguageModel(FolderModel):
         and begins with the earlier tokens. Options default to the folder's. `do_sample` draws tokens with `key`: from
         the `top_k` likeliest, and of these from the fewest whose probabilities add up to `top_p`. No token completes
         `no_repeat_ngram_size` tokens that the sequence already has in a row. `state`, from `start`, has the sequences
-        that the prompts follow; it is not changed.
+        that the prompts follow; it is not changed. `progress=True` shows how far it is, as `load` does.
 
         Under `jax.jit`, `prompts` may be an argument: integers of the shape (tokens,) or (sequences, tokens). The
         result is then an array with `max_length` tokens of each sequence, zeros after its end.
@@ -153,8 +159,9 @@ class LanguageModel(FolderModel):
             "repetition_penalty": repetition_penalty,
             "no_repeat_ngram_size": no_repeat_ngram_size,
         }
-        with within("onnx"):
+        with within("onnx"), listen(progress):
             run = self._prefill(Inputs(prompts, audio, images), state, weights, options, key)
+            report("generating", total=run.search.max_length, unit="token")
             return run.advance(run.search.max_length).sequences()
 
     def stream(self, prompts: Any = None, *, block: int = 8, **options: Any) -> Stream:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import jax
 import numpy as np
 
+from dmljax.foundation.programs import Program
 from dmljax.graphs.steps import run_at_each_call
 from dmljax.onnx.graph.graph import OnnxGraph, names_read
 from dmljax.onnx.graph.walks import steps_of
@@ -66,7 +67,8 @@ def fold(
         return Folded(graph, {}, {})
     needed = frozenset().union(*(origins[name] for name in kept))
     sources = {name: weight for name, weight in weights.items() if name in needed}
-    values = jax.jit(lambda weights: {name: every(weights)[name] for name in kept})(dict(weights))
+    compute = Program(lambda weights: {name: every(weights)[name] for name in kept}, "what depends only on weights")
+    values = compute(dict(weights))
     return Folded(replace(graph, nodes=nodes), sources, values)
 
 

@@ -12,6 +12,8 @@ import numpy as np
 
 from dmljax.errors import InvalidType, Problem, inside, within
 from dmljax.foundation.checks import JAX_ARRAYS
+from dmljax.foundation.programs import Program
+from dmljax.foundation.progress import report
 from dmljax.onnx.graph.graph import OnnxGraph, names_read
 from dmljax.onnx.rewrites.loaded_graph import LoadedGraph
 from dmljax.onnx.running.folding import fold
@@ -74,8 +76,8 @@ class Plan:
         self._last: CallWeights | None = None
         # Outside jit, values are known when their nodes run, and sizes need no bounds.
         self._static_part = StaticPart(Interpreter(loaded.find, {}, loaded.leading), loaded.running)
-        self._by_place = jax.jit(self._run_by_place, static_argnums=0)
-        self._by_values = jax.jit(self._run, static_argnums=(0, 1))
+        self._by_place = Program(self._run_by_place, "the model", static_argnums=0)
+        self._by_values = Program(self._run, "the model", static_argnums=(0, 1))
         is_by_place = not any(tensor.name in loaded.deciding or tensor.kind != "tensor" for tensor in loaded.inputs)
         self._mode = PlanMode.BY_PLACE if loaded.inputs and is_by_place else PlanMode.BY_VALUES
 
@@ -121,6 +123,7 @@ class Plan:
 
     @functools.cached_property
     def _folded(self) -> _FoldedWeights:
+        report("computing what depends only on weights")
         defaults = {tensor.name for tensor in self._inputs.defaults}
         constants = {name: value for name, value in self.graph.constants.items() if name not in defaults}
         with jax.ensure_compile_time_eval():

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import jax
 import numpy as np
 
+from dmljax.foundation.programs import Program
 from dmljax.onnx.graph.graph import OnnxGraph, names_read
 from dmljax.onnx.running.interpreter import Interpreter
 from dmljax.onnx.values.types import Elements, Value
@@ -80,7 +81,7 @@ class StaticPart:
             part.known = {name: value for name, value in made.items() if not _has_arrays(value)}
             return {name: value for name, value in made.items() if name not in part.known}
 
-        part = _Part(jax.jit(compute))
+        part = _Part(Program(compute, "the static part of the model"))
         return part
 
 
