@@ -80,7 +80,7 @@ FLOORS = {
     ],
     "onnx.nodes": [["data"], ["numbers"], ["attention", "images", "quantized"], ["*"], ["aliases"]],
     "estimation": [["hlo"], ["*"]],
-    "command_line": [["onnx", "terminal"], ["describe", "models", "options"], ["*"], ["cli"]],
+    "command_line": [["onnx", "terminal"], ["describe", "models", "options"], ["*"], ["cli"], ["__init__"]],
 }
 HEIGHTS = {
     room: {name: height for height, names in enumerate(floors) for name in names} for room, floors in FLOORS.items()

@@ -10,7 +10,6 @@ from typing import Any
 
 from dmljax.command_line.options import COUNT, FLAG, NUMBER, SEED, Subparsers, add_command, add_options, parse_integer
 from dmljax.command_line.terminal import YELLOW, color_text, count_text, input_expected
-from dmljax.foundation.progress import report
 from dmljax.text import escape_controls, one_line
 
 SUMMARY = "Continues a text, converses, or makes a picture, with the folder of a language or diffusion model."
@@ -195,7 +194,6 @@ def _print_stream(
     for token in stream:
         times.append(time.perf_counter())
         tokens.append(token)
-        report("generating", len(tokens), unit="token")
         texts.append(piece(token))
         if not is_silent:
             print("\n".join(map(escape_controls, texts[-1].split("\n"))), end="", flush=True)

@@ -100,20 +100,20 @@ def show_progress(*, is_quiet: bool = False, is_verbose: bool = False, as_json: 
     if is_quiet or (as_json and not is_terminal and not is_verbose):
         yield
         return
-    stream = _copy_error_stream()
-    is_redrawn = can_redraw(stream) and not is_verbose
-    patience = 0.0 if is_verbose else PATIENCE if is_redrawn else PATIENCE_OF_FILES
-    line = ProgressLine(stream, patience=patience, is_redrawn=is_redrawn)
-    with contextlib.ExitStack() as stack:
-        if is_terminal:
-            out, err = (_Guarded(stream, line) for stream in (sys.stdout, sys.stderr))
-            stack.enter_context(contextlib.redirect_stdout(out))
-            stack.enter_context(contextlib.redirect_stderr(err))
-        stack.enter_context(interrupts.cleaned_by(line.end))
-        stack.enter_context(show_line(line))
-        stack.enter_context(listen(line))
-        report("starting")
-        yield
+    with _error_stream() as stream:
+        is_redrawn = can_redraw(stream) and not is_verbose
+        patience = 0.0 if is_verbose else PATIENCE if is_redrawn else PATIENCE_OF_FILES
+        line = ProgressLine(stream, patience=patience, is_redrawn=is_redrawn)
+        with contextlib.ExitStack() as stack:
+            if is_terminal:
+                out, err = (_Guarded(stream, line) for stream in (sys.stdout, sys.stderr))
+                stack.enter_context(contextlib.redirect_stdout(out))
+                stack.enter_context(contextlib.redirect_stderr(err))
+            stack.enter_context(interrupts.cleaned_by(line.end))
+            stack.enter_context(show_line(line))
+            stack.enter_context(listen(line))
+            report("starting")
+            yield
 
 
 @contextmanager
@@ -129,12 +129,20 @@ def input_expected() -> Iterator[None]:
         yield
 
 
-def _copy_error_stream() -> Any:
-    """The standard error, which `quiet` does not redirect."""
+@contextmanager
+def _error_stream() -> Iterator[Any]:
+    """The standard error, as a copy that `quiet` does not redirect."""
     try:
-        return open(os.dup(sys.stderr.fileno()), "w", encoding="utf-8", errors="backslashreplace")
-    except (AttributeError, OSError):  # not of a file
-        return sys.stderr
+        descriptor = os.dup(sys.stderr.fileno())
+    except OSError:  # not of a file
+        yield sys.stderr
+    else:
+        stream = open(descriptor, "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115  # closed below
+        try:
+            yield stream
+        finally:
+            with contextlib.suppress(OSError):  # nobody reads what is left
+                stream.close()
 
 
 _PROGRAM = """

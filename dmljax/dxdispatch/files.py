@@ -8,15 +8,12 @@ folder.
 
 import io
 import math
-import os
-import stat
 import warnings
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PureWindowsPath
 from typing import Any
 from unicodedata import category
-from uuid import uuid4
 
 import numpy as np
 from jax.numpy import iinfo
@@ -25,7 +22,7 @@ from numpy.typing import NDArray
 from dmljax.descriptors.members import json_string
 from dmljax.descriptors.tensor import TensorDesc
 from dmljax.errors import InvalidDesc, Problem, require, unusable_file
-from dmljax.foundation.files import open_file, pillow
+from dmljax.foundation.files import open_file, open_replacement, pillow
 from dmljax.text import one_line, reason_of, show
 from dmljax.types import INTEGER_4, INTEGERS_4, DataType
 
@@ -204,7 +201,7 @@ def write_values(path: Path, data: NDArray[np.uint8], data_type: DataType, dimen
         if suffix in IMAGES:
             _image_of(values).save(image, format="JPEG" if suffix == ".jpg" else "PNG")
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _open_replacement(path) as file:
+        with open_replacement(path) as file:
             if suffix == ".npy":
                 values = values.astype(_IN_NPY[data_type].dtype) if data_type in INTEGER_4 else values
                 np.lib.format.write_array(file, values, allow_pickle=False)
@@ -214,24 +211,6 @@ def write_values(path: Path, data: NDArray[np.uint8], data_type: DataType, dimen
         reason = f"'{one_line(path)}' ({reason_of(error)})"
         problem = Problem("targetPath", "must be a writable file", reason)
         raise unusable_file(problem, error, str(path)) from None
-
-
-@contextmanager
-def _open_replacement(path: Path) -> Iterator[Any]:
-    """Opens a new file that replaces `path` once it is complete, so that a full disk does not destroy the old file."""
-    mode = None
-    if path.exists():
-        with path.open("r+b") as file:  # fails if the old file is not writable
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-    beside = path.with_name(f".dmljax-{uuid4().hex}")
-    try:
-        with beside.open("xb") as file:
-            yield file
-        if mode is not None:
-            beside.chmod(mode)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _image_of(values: NDArray[Any]) -> Any:

@@ -24,7 +24,7 @@ from dmljax.estimation.chips import TARGETS, chips_of
 from dmljax.estimation.placement import ChipProgram, on_mesh
 from dmljax.foundation.checks import find_damaged
 from dmljax.foundation.extras import command_for
-from dmljax.foundation.files import open_file
+from dmljax.foundation.files import open_file, open_output
 from dmljax.text import did_you_mean, join_words, one_line, reason_of
 
 CPU = "cpu"
@@ -72,7 +72,8 @@ def write(artifact: export.Exported, path: str) -> int:
     """Writes an artifact, and returns its size in bytes."""
     data = bytes(artifact.serialize())
     try:
-        Path(path).write_bytes(data)
+        with open_output(Path(path)) as file:
+            file.write(data)
     except OSError as error:
         raise _unwritable(path, error) from None
     return len(data)
@@ -93,7 +94,8 @@ def write_with_weights(artifact: export.Exported, weights: Mapping[str, Any], pa
 def _write_weights(weights: Mapping[str, Any], path: str) -> None:
     """Writes weights as an .npz file, for `np.load`; the same weights give the same bytes."""
     try:
-        with zipfile.ZipFile(path, "w") as archive:  # np.savez has no weight named "file"
+        # np.savez has no weight named "file"
+        with open_output(Path(path)) as output, zipfile.ZipFile(output, "w") as archive:
             for name, weight in weights.items():
                 with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as file:
                     np.lib.format.write_array(file, np.asarray(weight))

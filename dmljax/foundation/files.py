@@ -1,16 +1,21 @@
-"""Opens files named by untrusted input, only regular files of bounded size; reads and writes pictures."""
+"""Opens files named by untrusted input, only regular files of bounded size, and files to write; pictures."""
 
 import errno
 import json
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
 from dmljax.errors import DmlError, InvalidDesc, Problem, Unsupported, require, unusable_file
 from dmljax.foundation.extras import command_for
+from dmljax.foundation.interrupts import cleaned_by
 from dmljax.text import one_line, reason_of
 
 
@@ -33,6 +38,38 @@ def open_file(path: Path, at_most: int, *, remedy: str | None = None) -> Any:
         raise
     except (OSError, ValueError) as error:  # a NUL in the name raises ValueError
         raise unreadable(path, error) from None
+
+
+@contextmanager
+def open_replacement(path: Path) -> Iterator[Any]:
+    """Opens a new file that replaces `path` once it is complete; a full disk or an interrupt leaves the old file."""
+    mode = None
+    if path.exists():
+        with path.open("r+b") as file:  # fails if the old file is not writable
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+    beside = path.with_name(f".dmljax-{uuid4().hex}")
+    remove = partial(beside.unlink, missing_ok=True)
+    with cleaned_by(remove):
+        try:
+            with beside.open("xb") as file:
+                yield file
+            if mode is not None:
+                beside.chmod(mode)
+            beside.replace(path)
+        finally:
+            remove()
+
+
+@contextmanager
+def open_output(path: Path) -> Iterator[Any]:
+    """Opens the file that a user named: a replacement, unless the name leads to something like /dev/stdout."""
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            yield file
+    else:
+        with open_replacement(path) as file:
+            yield file
 
 
 def unreadable(path: Path, error: OSError | ValueError) -> InvalidDesc:
@@ -103,7 +140,8 @@ def write_picture(path: Path, pixels: Any) -> None:
     """Writes an image (height, width, 3) of numbers from 0 to 1, in the format that the file's name says."""
     image = pillow().fromarray(np.asarray(np.round(np.asarray(pixels) * 255), np.uint8))
     try:
-        image.save(path)
+        with open_output(path) as file:
+            image.save(file, format=pillow().registered_extensions()[path.suffix.lower()])
     except OSError as error:
         problem = Problem("output", "must be a writable file", f"{one_line(path)} ({reason_of(error)})")
         raise unusable_file(problem, error, str(path)) from None

@@ -25,6 +25,8 @@ class _State:
 
     number: int | None = None  # the signal that ends it
     is_handled = False  # the main thread came to run the handler
+    holds = 0
+    is_held = False  # an interrupt is raised at the end of the holds
     is_ending = False
     stream: int | None = 2  # for the last line
 
@@ -63,6 +65,19 @@ def cleaned_by(cleanup: Callable[[], object]) -> Iterator[None]:
         _cleanups.remove(cleanup)
 
 
+@contextlib.contextmanager
+def held() -> Iterator[None]:
+    """Raises a program's interrupt at the end, because it would crash the imports of NumPy and JAX."""
+    _state.holds += 1
+    try:
+        yield
+    finally:
+        _state.holds -= 1
+    if _state.is_held and not _state.holds:
+        _state.is_held, _state.is_handled = False, True
+        raise KeyboardInterrupt
+
+
 def received() -> int | None:
     """The signal that ends this process; None without one."""
     return _state.number
@@ -74,6 +89,26 @@ def end(number: int = signal.SIGINT) -> NoReturn:
     threading.Thread(target=_leave_in_time, args=(128 + number,), daemon=True).start()
     if _state.is_ending:  # another thread writes the line
         time.sleep(2 * LAST_GRACE)
+    _write_last_line(number)
+    _flush()
+    os._exit(128 + number)
+
+
+def end_program() -> NoReturn:
+    """Writes the last line of a program that did not handle an interrupt, whose exit functions run."""
+    _state.number = signal.SIGINT
+    _write_last_line(signal.SIGINT)
+    sys.exit(128 + signal.SIGINT)
+
+
+def skip_teardown() -> None:
+    """Ends a process that has written its last line before exit functions that were registered earlier run."""
+    if _state.number is not None and _state.is_ending:
+        _flush()
+        os._exit(128 + _state.number)
+
+
+def _write_last_line(number: int) -> None:
     _state.is_ending = True
     for cleanup in reversed(_cleanups):
         with contextlib.suppress(Exception):
@@ -81,17 +116,20 @@ def end(number: int = signal.SIGINT) -> NoReturn:
     if _state.stream is not None:
         with contextlib.suppress(OSError):
             os.write(_state.stream, f"{_WORDS[signal.Signals(number)]}\n".encode())
-    leave(128 + number)
 
 
 def leave(status: int) -> NoReturn:
     """Ends the process after flushing its streams; after a signal, by `end`."""
+    _flush()
+    if _state.number is not None:
+        end()
+    os._exit(status)
+
+
+def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError, ValueError):  # closed, or without a reader
             stream.flush()
-    if _state.number is not None and not _state.is_ending:
-        end()
-    os._exit(status)
 
 
 def _leave_in_time(status: int) -> None:
@@ -104,6 +142,9 @@ def _note(number: int, frame: FrameType | None) -> None:
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
+    if _state.holds:
+        _state.is_held = True
+        return
     _state.is_handled = True
     raise KeyboardInterrupt
 

@@ -34,18 +34,22 @@ class Progress(NamedTuple):
     def _amount(self) -> str:
         done, total, unit = self.done, self.total, self.unit
         if unit == BYTES and done is not None:
-            scale, unit = next((scale, unit) for scale, unit in _SCALES if max(done, total or 0) >= scale)
+            scale, unit = next((each for each in _SCALES if max(done, total or 0) >= each[0]), (1, unit))
             of_total = "" if total is None else f" of {total / scale:.3g}"
             return f"{done / scale:.3g}{of_total} {unit}"
         if done is None:
-            return "" if total is None else f"{total:g} {unit}s"
+            return "" if total is None else _count(total, unit)
         if total is None:
-            return f"{done:g} {unit}s"
+            return _count(done, unit)
         return f"{unit} {done:g} of {total:g}"
 
 
+def _count(number: float, unit: str) -> str:
+    return f"{number:g} {unit}{'' if number == 1 else 's'}"
+
+
 BYTES = "B"
-_SCALES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (0, "B"))
+_SCALES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 Listener = Callable[[Progress], Any]
 

@@ -4,6 +4,7 @@
 even where the libraries themselves are installed.
 """
 
+import atexit
 import importlib
 import runpy
 import sys
@@ -13,6 +14,8 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+
+from dmljax.foundation import interrupts
 
 MODULES = {
     "pydirectml": "dmljax.pydirectml",
@@ -32,7 +35,11 @@ def main(command: str) -> None:
     sys.argv = sys.argv[1:]
     sys.path[0] = str(Path(program).resolve().parent)
     sys.meta_path.insert(0, _Finder())
-    runpy.run_path(program, run_name="__main__")
+    interrupts.install_for_programs()
+    try:
+        runpy.run_path(program, run_name="__main__")
+    except KeyboardInterrupt:
+        interrupts.end_program()
 
 
 class _Finder(MetaPathFinder):
@@ -56,7 +63,10 @@ class _Loader(Loader):
         self._module_name = module_name
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return importlib.import_module(self._module_name)
+        with interrupts.held():
+            module = importlib.import_module(self._module_name)
+            atexit.register(interrupts.skip_teardown)  # JAX's, which may crash after an interrupt
+        return module
 
     def exec_module(self, module: ModuleType) -> None:
         return  # importing it has run it

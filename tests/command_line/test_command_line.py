@@ -70,7 +70,9 @@ def test_commands_that_do_not_need_jax_do_not_import_it(option: str) -> None:
     assert process.stdout.startswith(("usage: dmljax", "dmljax "))
     imported = {*re.findall(r"\| +(\S+)$", process.stderr, re.MULTILINE)}
     assert not imported & {"jax", "numpy"}
-    assert [name for name in imported if re.match(r"dmljax\.(?!command_line\b)", name)] == ["dmljax.text"]
+    others = {name for name in imported if re.match(r"dmljax\.(?!command_line\b)", name)}
+    foundation = ("dmljax.foundation", "dmljax.foundation.interrupts", "dmljax.foundation.progress")
+    assert others == {"dmljax.text", *foundation}
 
 
 @GATE
@@ -433,22 +435,6 @@ def test_commands_that_compile_for_chips_run_in_a_process_of_their_own(
     monkeypatch.setattr("sys.argv", ["dmljax", "compile", "none.onnx", "--for", "cpu", "-o", "none"])
     assert main() == 2
     assert capfd.readouterr().err == "error: none.onnx: no such file\n"
-
-
-def test_slow_work_is_named_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def thread(target: Any, **_: Any) -> Any:
-        return SimpleNamespace(start=target, is_alive=lambda: False)
-
-    def event() -> Any:
-        answers = iter([False, True])
-        return SimpleNamespace(wait=lambda seconds: next(answers), set=lambda: None)
-
-    monkeypatch.setattr(terminal, "Thread", thread)
-    monkeypatch.setattr(terminal, "Event", event)
-    for is_terminal in (False, True):
-        monkeypatch.setattr("sys.stderr.isatty", lambda is_terminal=is_terminal: is_terminal, raising=False)
-        assert main(["run", str(MODELS / "activation_hardmax.json")]) == 0
-        assert capsys.readouterr().err == "compiling activation_hardmax\n" * is_terminal
 
 
 def test_an_unexpected_exception_exits_with_status_2(

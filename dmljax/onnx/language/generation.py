@@ -360,6 +360,8 @@ class GenerationRun(NamedTuple):
         """The run after at most `max_steps` more tokens of each sequence."""
         decoder, before = self.decoder, to_numpy(self.state.lengths)
         over = before >= self.search.max_length if self.over is None else self.over
+        if not is_traced(before):
+            report("generating", int(max(before)), self.search.max_length, "token")
         steps = max_steps if is_traced(before) else min(max_steps, decoder.steps_until_long(before[~over]) or max_steps)
         run = self.decode(over, steps)
         if is_traced(run.state.lengths):

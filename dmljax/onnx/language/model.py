@@ -161,7 +161,6 @@ class LanguageModel(FolderModel):
         }
         with within("onnx"), listen(progress):
             run = self._prefill(Inputs(prompts, audio, images), state, weights, options, key)
-            report("generating", total=run.search.max_length, unit="token")
             return run.advance(run.search.max_length).sequences()
 
     def stream(self, prompts: Any = None, *, block: int = 8, **options: Any) -> Stream:
