@@ -184,7 +184,7 @@ class ProgressLine:
     def end(self) -> None:
         """Makes room for the last line of an interrupted process, and draws nothing any more."""
         self._lock.acquire(timeout=TICK)  # the thread that has it may be stuck, and the others shall be
-        if self._is_redrawn:
+        if can_redraw(self._stream):
             # Also removes the ^C that a terminal shows.
             self._write("\r\033[K" if self.is_at_start else "\n")
 

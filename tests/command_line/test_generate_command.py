@@ -8,29 +8,20 @@ from typing import Any
 import jax
 import pytest
 from helpers import FULL
-from small_language_models import VOCABULARY, write_folder
+from small_language_models import TEMPLATE, WORDS, write_folder, write_tokenizer
 
 from dmljax.command_line.cli import main
 from dmljax.onnx import language_model
 
-tokenizers = pytest.importorskip("tokenizers")
+pytest.importorskip("tokenizers")
 
-WORDS = {word: i for i, word in enumerate(["<pad>", "<s>", "</s>", *(f"w{i}" for i in range(3, VOCABULARY))])}
 NAMES = [*WORDS]
-TEMPLATE = (
-    "{% for m in messages %}{{ 'w5' if m.role == 'user' else 'w4' }} {{ m.content }} </s> {% endfor %}"
-    "{% if add_generation_prompt %}w4{% endif %}"
-)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = write_folder(tmp_path_factory.mktemp("model"))
-    reader = tokenizers.Tokenizer(tokenizers.models.WordLevel(WORDS, unk_token="<pad>"))
-    reader.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    reader.add_special_tokens(["<s>", "</s>"])
-    reader.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>", "chat_template": TEMPLATE}))
+    write_tokenizer(folder)
     return folder
 
 

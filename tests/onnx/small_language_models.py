@@ -177,6 +177,24 @@ def write_folder(folder: Path, **options: Any) -> Path:
     return folder
 
 
+WORDS = {word: i for i, word in enumerate(["<pad>", "<s>", "</s>", *(f"w{i}" for i in range(3, VOCABULARY))])}
+TEMPLATE = (
+    "{% for m in messages %}{{ 'w5' if m.role == 'user' else 'w4' }} {{ m.content }} </s> {% endfor %}"
+    "{% if add_generation_prompt %}w4{% endif %}"
+)
+
+
+def write_tokenizer(folder: Path) -> None:
+    """Writes a tokenizer of words, with a template for conversations."""
+    import tokenizers
+
+    reader = tokenizers.Tokenizer(tokenizers.models.WordLevel(WORDS, unk_token="<pad>"))
+    reader.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    reader.add_special_tokens(["<s>", "</s>"])
+    reader.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>", "chat_template": TEMPLATE}))
+
+
 class Reference:
     """The same model in ONNX Runtime, with caches that grow."""
 
