@@ -61,9 +61,14 @@ MOMENTS = {
 }
 
 
-@pytest.mark.gate(but=1)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    ("moment", "number"),
+    [
+        pytest.param(moment, number, marks=[] if (moment, number) == ("compiling", signal.SIGINT) else GATE)
+        for moment in MOMENTS
+        for number in LAST_LINES
+    ],
+)
 def test_an_interrupt_ends_a_command_with_one_line(moment: str, number: signal.Signals, folder: Path) -> None:
     command, pattern = MOMENTS[moment]
     terminal = Terminal(command, folder)

@@ -220,7 +220,7 @@ def test_a_generation_says_what_it_does_in_order(tmp_path: Path) -> None:
     assert model.generate([7, 30, 9], max_length=20, min_length=20) == tokens
 
 
-@pytest.mark.gate(but=1)
+@GATE
 @pytest.mark.parametrize("scheduler", ["ddim", "pndm", "euler_ancestral", "lcm", "dpmsolver++"])
 @pytest.mark.parametrize("guidance", [1.0, 7.5])
 def test_images_are_the_same_step_by_step(scheduler: str, guidance: float, tmp_path: Path) -> None:
