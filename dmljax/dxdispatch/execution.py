@@ -22,7 +22,6 @@ from dmljax.dxdispatch.model import Binding, BindPoint, Dispatch, Dispatchable, 
 from dmljax.dxdispatch.networks import SizedNetwork
 from dmljax.dxdispatch.reading.bindings import require_room
 from dmljax.errors import InvalidDesc, Problem, inside, require
-from dmljax.foundation.programs import compile_in_stages
 from dmljax.graphs.graph import Graph
 from dmljax.types import INTEGERS_4, DataType, x64_enabled
 
@@ -269,4 +268,4 @@ def _call_network(network: SizedNetwork, device: jax.Device) -> Any:
 
 def _compile(dispatchable: Dispatchable, device: jax.Device) -> Any:
     with jax.default_device(device), jax.disable_jit(False):
-        return compile_in_stages(trace(dispatchable), dispatchable.desc.title)
+        return trace(dispatchable).lower().compile()

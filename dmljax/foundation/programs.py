@@ -19,7 +19,7 @@ class Program:
         self, function: Callable[..., Any], name: str, number: int = 1, count: int = 1, **options: Any
     ) -> None:
         self.jitted = jax.jit(function, **options)
-        self._place = (name, number, count)
+        self._name, self._place = name, (number, count, "program") if count > 1 else ()
         self._compiled: set[Hashable] = set()
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
@@ -28,26 +28,21 @@ class Program:
         return self.jitted(*arguments, **options)
 
     def _compile_in_stages(self, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
-        """Compiles what the call runs: JAX keeps traced and compiled programs, and finds them again."""
+        """Compiles what the call runs: JAX keeps traced, lowered and compiled programs, and finds them again."""
         leaves, tree = jax.tree.flatten((arguments, options))
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves) or jax.config.jax_disable_jit:  # type: ignore[attr-defined]
             return
         types = (tree, *map(_type_of, leaves))
-        if types not in self._compiled:
-            name, *_ = self._place
-            with interlude():
-                report(f"tracing {name}")
-                compile_in_stages(self.jitted.trace(*arguments, **options), *self._place)
-            self._compiled.add(types)
-
-
-def compile_in_stages(traced: jax.stages.Traced, name: str, number: int = 1, count: int = 1) -> jax.stages.Compiled:
-    """Lowers and compiles what was traced, and reports both."""
-    report(f"lowering {name}")
-    lowered = traced.lower()
-    report(f"compiling {name}", *((number, count, "program") if count > 1 else ()))
-    compiled: jax.stages.Compiled = lowered.compile()
-    return compiled
+        if types in self._compiled:
+            return
+        with interlude():
+            report(f"tracing {self._name}")
+            traced = self.jitted.trace(*arguments, **options)
+            report(f"lowering {self._name}")
+            lowered = traced.lower()
+            report(f"compiling {self._name}", *self._place)
+            lowered.compile()
+        self._compiled.add(types)
 
 
 def _type_of(leaf: Any) -> Hashable:
