@@ -103,6 +103,7 @@ def run(options: argparse.Namespace) -> int:
             columns = [*product(options.batch or [None], options.targets)]
             mesh = dict(options.mesh) or None
             inputs = [inputs_of(place_of(target), batch) for batch, target in columns]
+            report(f"preparing {title}")
             # All are prepared before the first is compiled, which may take minutes.
             names = ("precision", "dtype", "extrapolate")
             choices = {name: getattr(options, name) for name in names}
