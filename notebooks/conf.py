@@ -33,7 +33,7 @@ nitpick_ignore_regex = [
         "py:class",
         r"dmljax\.((descriptors|dxdispatch|estimation)\..*"
         r"|onnx\.(graph\.graph\.OnnxGraph|language\.(generation\.Generation(Program|Run)|settings\.Settings"
-        r"|tokens\.PromptTokenizer)|diffusion\.(model\.DiffusionSettings|schedulers\.Scheduler)|model\.Revision))",
+        r"|tokens\.PromptTokenizer)|diffusion\.(model\.DiffusionSettings|schedulers\.Scheduler)|rewrites\.loaded_graph\.LoadedGraph))",
     ),
 ]
 nb_execution_mode = "off"  # the tests run the notebooks, and compare their output with the output in the files
