@@ -22,7 +22,7 @@ from sphinx.util.typing import stringify_annotation
 
 import dmljax
 from dmljax import directml
-from dmljax.calls.arguments import Shown
+from dmljax.calls.arguments import ShownText
 from dmljax.calls.documentation import spell_default
 from dmljax.command_line.cli import main
 from dmljax.command_line.describe import (
@@ -241,7 +241,7 @@ def name_types(
     if name.removeprefix("dmljax.") in FUNCTIONS:
         declared, own = signature_of(value), signature_of(inspect.unwrap(value))
         parameters = [
-            p.replace(default=Shown(spell_default(own.parameters[p.name].default)))
+            p.replace(default=ShownText(spell_default(own.parameters[p.name].default)))
             if p.default is not p.empty
             else p
             for p in declared.parameters.values()

@@ -29,14 +29,22 @@ from dmljax.foundation.checks import (
     INT64_MIN,
     array,
     boolean,
-    element,
+    element_path,
     integer_in,
     integers,
-    not_static,
     sequence,
+    static_problem,
 )
 from dmljax.foundation.dimensions import is_symbolic
-from dmljax.foundation.scalars import ScaleBias, Size2D, exact, lower_bound, step, truncate, upper_bound
+from dmljax.foundation.scalars import (
+    ScaleBias,
+    Size2D,
+    convert_exactly,
+    convert_lower_bound,
+    convert_step,
+    convert_upper_bound,
+    truncate,
+)
 from dmljax.text import did_you_mean, join_words, show
 from dmljax.types import FLOATS, INTEGERS, INTEGERS_4, NEEDS_X64, DataType, HeaderEnum, widened, x64_enabled
 
@@ -133,7 +141,7 @@ def _require_fit(where: Where, value: int) -> int:
     return value
 
 
-def bring_into_one_type(
+def unify_types(
     arrays: dict[Any, Any], exempt: Any, kind: ArrayKind = OPERAND, like: Any = None, default: Any = None
 ) -> dict[Any, Any]:
     """Converts Python numbers and weakly typed arrays to the type of `like`, of the first array, or of `default`."""
@@ -141,10 +149,10 @@ def bring_into_one_type(
     dtype = next((dtype for dtype in dtypes if dtype in FLOATS or not kind.is_float), None)
     dtype = widened(dtype) if kind.is_wide and dtype is not None else dtype
     weak = {key: x for key, x in arrays.items() if not (x is None or _has_own_type(x) or isinstance(x, exempt))}
-    return {key: _in_type(key, x, dtype, kind) for key, x in weak.items()}
+    return {key: _convert_weak(key, x, dtype, kind) for key, x in weak.items()}
 
 
-def _in_type(where: Where, value: Any, dtype: Any, kind: ArrayKind) -> Any:
+def _convert_weak(where: Where, value: Any, dtype: Any, kind: ArrayKind) -> Any:
     is_other = kind.may_differ and dtype not in FLOATS and jnp.result_type(value) in FLOATS
     if dtype is None or is_other:
         return as_array(where, value)
@@ -179,12 +187,12 @@ class NumberKind:
     traced: Callable[[Any, np.dtype[Any]], Any] = _wrap  # for a traced Python integer, whose value is unknown
 
 
-def _float_beside(dtype: Any) -> np.dtype[Any]:
+def _matching_float(dtype: Any) -> np.dtype[Any]:
     wide = np.float64 if dtype.itemsize == 8 and x64_enabled() else np.float32
     return np.dtype(wide)
 
 
-NUMBER = NumberKind(exact)
+NUMBER = NumberKind(convert_exactly)
 
 
 def as_number(where: str, value: Any, kind: NumberKind, dtype: Any, *, is_weak: bool) -> Any:
@@ -193,7 +201,7 @@ def as_number(where: str, value: Any, kind: NumberKind, dtype: Any, *, is_weak: 
         dtype = kind.dtype(dtype)
     if not kind.is_scale_bias:
         number = as_scalar(where, value, dtype, kind, is_weak=is_weak)
-        return number if is_weak else _quickest(number)
+        return number if is_weak else _to_fast_number(number)
     if not isinstance(value, ScaleBias):
         remedy = "directml.ScaleBias(scale=..., bias=...)"
         raise InvalidType(Problem(where, "must be a ScaleBias", show(value), remedy=remedy))
@@ -201,7 +209,7 @@ def as_number(where: str, value: Any, kind: NumberKind, dtype: Any, *, is_weak: 
     return ScaleBias(*(as_scalar((where, key), x, dtype, kind, is_weak=is_weak) for key, x in numbers))
 
 
-def _quickest(number: Any) -> Any:
+def _to_fast_number(number: Any) -> Any:
     """Returns a NumPy float32 as a Python float: `jax.jit` takes it faster and converts it to the same float32."""
     # XLA on CPU rounds a float64 to zero where its float32 is subnormal.
     is_same = type(number) is np.float32 and (number == 0 or abs(number) >= 2.0**-126)
@@ -280,16 +288,16 @@ def _number_or_several(where: Where, values: Any) -> float | tuple[float, ...]:
     is_one = isinstance(values, np.ndarray) and values.ndim == 0
     if is_one or isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
         return _float32(where, values)
-    return tuple(_float32(element(where, i), value) for i, value in enumerate(sequence(where, values, "numbers")))
+    return tuple(_float32(element_path(where, i), value) for i, value in enumerate(sequence(where, values, "numbers")))
 
 
 def _float32(where: Where, value: Any) -> float:
     """Rounds `value` to a finite FLOAT, as descriptors do; -0 becomes 0, which it equals as a key."""
     is_array = isinstance(value, np.ndarray | np.generic) and np.ndim(value) == 0
     if isinstance(value, bool | np.bool_) or not (is_array or isinstance(value, int | float)):
-        raise InvalidType(not_static(where, "must be a number", value, jax.Array))
+        raise InvalidType(static_problem(where, "must be a number", value, jax.Array))
     with inside(where):
-        number = float(exact(value, np.dtype(np.float32)))
+        number = float(convert_exactly(value, np.dtype(np.float32)))
     if not math.isfinite(number):
         raise InvalidDesc(Problem(where, "must be finite", show(value)))
     return number + 0.0
@@ -408,13 +416,19 @@ Float = Annotated[ArrayLike, ArrayKind("floats", np.dtype(np.float32), is_float=
 WideFloat = Annotated[ArrayLike, ArrayKind("input", is_float=True, is_wide=True)]
 Number = Annotated[ArrayLike, NUMBER]  # in the type of the arrays, without rounding if that is an integer type
 TruncatedNumber = Annotated[ArrayLike, NumberKind(truncate)]  # like Number, but truncated to an integer type
-StepNumber = Annotated[ArrayLike, NumberKind(step)]  # like Number; a negative number wraps around in an unsigned type
+StepNumber = Annotated[
+    ArrayLike, NumberKind(convert_step)
+]  # like Number; a negative number wraps around in an unsigned type
 # Like TruncatedNumber, but a number beyond all integers of the type sets no bound.
-LowerBound = Annotated[ArrayLike, NumberKind(lower_bound, traced=_clamp)]
-UpperBound = Annotated[ArrayLike, NumberKind(upper_bound, traced=_clamp)]
-FloatNumber = Annotated[ArrayLike, NumberKind(exact, _float_beside)]  # of at least 32 bits, whatever the arrays are
-WideNumber = Annotated[ArrayLike, NumberKind(exact, widened)]  # like Number, but float32 beside 16-bit floats
-FloatScaleBias = Annotated[ScaleBias, NumberKind(exact, _float_beside, is_scale_bias=True)]  # of two FloatNumbers
+LowerBound = Annotated[ArrayLike, NumberKind(convert_lower_bound, traced=_clamp)]
+UpperBound = Annotated[ArrayLike, NumberKind(convert_upper_bound, traced=_clamp)]
+FloatNumber = Annotated[
+    ArrayLike, NumberKind(convert_exactly, _matching_float)
+]  # of at least 32 bits, whatever the arrays are
+WideNumber = Annotated[ArrayLike, NumberKind(convert_exactly, widened)]  # like Number, but float32 beside 16-bit floats
+FloatScaleBias = Annotated[
+    ScaleBias, NumberKind(convert_exactly, _matching_float, is_scale_bias=True)
+]  # of two FloatNumbers
 Axes = Annotated[int | Sequence[int], _axes]  # as a tuple
 EachDimension = Annotated[int | Sequence[int], _one_or_several]  # a number for all, or a tuple with a number for each
 OneEach = Annotated[Sequence[int], partial(_sizes, remedy="({},) * x.ndim has one for each dimension")]  # of an array x
@@ -428,7 +442,7 @@ Precision = lax.Precision | lax.DotAlgorithmPreset | str  # of a matrix product 
 _KINDS: dict[Any, ArgumentKind] = {
     ArrayLike: ARRAY,
     Sequence[ArrayLike]: ARRAYS,
-    ScaleBias: NumberKind(exact, widened, is_scale_bias=True),  # of two WideNumbers
+    ScaleBias: NumberKind(convert_exactly, widened, is_scale_bias=True),  # of two WideNumbers
     int: _integer,
     float: _float32,
     bool: boolean,
@@ -457,7 +471,7 @@ def read_annotation(annotation: Any) -> tuple[ArgumentKind, Any]:
     return _KINDS[annotation], annotation
 
 
-class Shown:
+class ShownText:
     """An annotation that `help` shows as this text."""
 
     def __init__(self, text: str) -> None:
@@ -487,7 +501,7 @@ def spell_type(annotation: Any) -> str:
     return " | ".join([*aliases, *("None" if part is NoneType else spell_type(part) for part in parts)])
 
 
-def bring_into_types(kinds: Mapping[str, ArgumentKind], arguments: dict[str, Any], exempt: Any = ()) -> dict[str, Any]:
+def convert_arguments(kinds: Mapping[str, ArgumentKind], arguments: dict[str, Any], exempt: Any = ()) -> dict[str, Any]:
     """Converts arrays to the types that they share, and numbers to the type `dtype`, or else that of the first array.
 
     Without an array, several numbers are converted to the type of the first number that has its own.
@@ -497,7 +511,7 @@ def bring_into_types(kinds: Mapping[str, ArgumentKind], arguments: dict[str, Any
     for group, keys in groups_of(kinds).items():
         like, default = (arguments.get(x) if isinstance(x, str) else x for x in (group.like, group.default))
         together = {key: arguments[key] for key in keys}
-        arguments = arguments | bring_into_one_type(together, exempt, group, like, default)
+        arguments = arguments | unify_types(together, exempt, group, like, default)
     numbers = {key: kind for key, kind in kinds.items() if isinstance(kind, NumberKind)}
     scalars: dict[str, Any] = {}
     if numbers:

@@ -10,7 +10,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Where, path_of, require, spell_path
-from dmljax.foundation.sharding import broadcast_alike
+from dmljax.foundation.sharding import broadcast_with_sharding
 from dmljax.foundation.sizes import remedy_for_channels, remedy_for_open, require_dimensions
 from dmljax.text import join_words, show
 from dmljax.types import FLOATS, INTEGERS, INTEGERS_4, REALS, widened
@@ -82,7 +82,9 @@ def require_type(where: Where, x: Array, expected: Any, other: str) -> None:
         raise InvalidType(Problem(where, f"must be of {expected}, as {other} is", x.dtype, remedy=remedy))
 
 
-def of_one_type(convert: Callable[[Where, ArrayLike], Array] = real_array, **values: ArrayLike) -> dict[str, Array]:
+def arrays_of_one_type(
+    convert: Callable[[Where, ArrayLike], Array] = real_array, **values: ArrayLike
+) -> dict[str, Array]:
     """The `values` as arrays, which must be of one type."""
     arrays = {name: convert(name, value) for name, value in values.items()}
     for name, x in arrays.items():
@@ -91,19 +93,21 @@ def of_one_type(convert: Callable[[Where, ArrayLike], Array] = real_array, **val
     return arrays
 
 
-def operands(convert: Callable[[Where, ArrayLike], Array] = real_array, **values: ArrayLike) -> tuple[Array, ...]:
+def broadcast_operands(
+    convert: Callable[[Where, ArrayLike], Array] = real_array, **values: ArrayLike
+) -> tuple[Array, ...]:
     """The `values` as arrays of one shape; they must be of one type."""
-    return broadcast(**of_one_type(convert, **values))
+    return broadcast(**arrays_of_one_type(convert, **values))
 
 
 def floats_of_one_type(**values: ArrayLike | None) -> dict[str, Array]:
     """The `values` that are present as floats, all of the type of the first."""
-    return of_one_type(float_array, **{name: value for name, value in values.items() if value is not None})
+    return arrays_of_one_type(float_array, **{name: value for name, value in values.items() if value is not None})
 
 
-def of_floats(function: Callable[..., Array], *numbers: ArrayLike, **values: ArrayLike) -> Array:
+def apply_to_floats(function: Callable[..., Array], *numbers: ArrayLike, **values: ArrayLike) -> Array:
     """Applies `function` to floats of one type and to numbers, in at least 32 bits, and rounds the result once."""
-    floats = operands(float_array, **values)
+    floats = broadcast_operands(float_array, **values)
     dtype = floats[0].dtype
     wide = widened(dtype)
     return function(*(x.astype(wide) for x in floats), *(jnp.asarray(x, wide) for x in numbers)).astype(dtype)
@@ -119,7 +123,7 @@ def broadcast(**arrays: Array) -> tuple[Array, ...]:
         remedies = (remedy_for_channels(sizes, max(shapes, key=len)) for sizes in shapes)
         remedy = next(filter(None, remedies), None) or remedy_for_open(*shapes)
         raise InvalidDesc(Problem((), rule, join_words(shapes), remedy=remedy)) from None
-    return broadcast_alike(shape, *arrays.values())
+    return broadcast_with_sharding(shape, *arrays.values())
 
 
 def require_same_shape(**values: ArrayLike) -> None:

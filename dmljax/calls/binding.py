@@ -30,7 +30,7 @@ def bind_arguments(
         return signature.bind(*args, **kwargs).arguments
     except TypeError as error:
         parameters = signature.parameters
-        call = call_of(function, signature)
+        call = spell_call(function, signature)
         by_name = [p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY]
         if len(args) > len(parameters) - len(by_name):
             left = [key for key in by_name if key not in kwargs]
@@ -70,7 +70,7 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def call_of(function: str, signature: inspect.Signature) -> str:
+def spell_call(function: str, signature: inspect.Signature) -> str:
     """Returns a call of a function with all of its parameters, without annotations."""
     plain = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
     call = f"{function}{inspect.Signature(plain)}"

@@ -19,10 +19,10 @@ from dmljax.calls.arguments import (
     ArgumentKind,
     ArrayKind,
     NumberKind,
-    Shown,
+    ShownText,
     as_array,
     as_arrays,
-    bring_into_types,
+    convert_arguments,
     groups_of,
     is_number,
     read_annotation,
@@ -86,8 +86,10 @@ def operator_function(function: Callable[P, R]) -> Callable[P, R]:
 
 def _shown_signature(signature: inspect.Signature) -> inspect.Signature:
     """A signature with short names of types, as `help` shows it."""
-    parameters = [p.replace(annotation=Shown(spell_type(p.annotation))) for p in signature.parameters.values()]
-    return signature.replace(parameters=parameters, return_annotation=Shown(spell_type(signature.return_annotation)))
+    parameters = [p.replace(annotation=ShownText(spell_type(p.annotation))) for p in signature.parameters.values()]
+    return signature.replace(
+        parameters=parameters, return_annotation=ShownText(spell_type(signature.return_annotation))
+    )
 
 
 def result(form: type[R]) -> type[R]:
@@ -160,13 +162,13 @@ class _Call:
         self.arrays = {key: self.parameters[key] for key in self.kinds}
         self.statics = {key: parameter for key, parameter in self.parameters.items() if key not in self.kinds}
         self.default_statics = tuple(parameter.normalize(parameter.default) for parameter in self.statics.values())
-        self.tails = self._tails()
+        self.tails = self._omitted_defaults()
         self.typed_together = {key for keys in groups_of(self.kinds).values() for key in keys}
         self.has_sequences = ARRAYS in self.kinds.values()
         self.numbers: dict[tuple[Any, ...], dict[int, Any]] = {}
         self.compiled = jax.jit(self._computation(function), static_argnums=0)
 
-    def _tails(self) -> dict[int, tuple[Any, ...]]:
+    def _omitted_defaults(self) -> dict[int, tuple[Any, ...]]:
         """The defaults of the arrays that a call omits, by the number of arrays that it passes by position."""
         if self.required & self.statics.keys():
             return {}
@@ -186,7 +188,7 @@ class _Call:
                         require_available((key, i), jnp.asarray(array))
             if "precision" in arguments:
                 arguments["precision"] = resolve_precision(arguments["precision"])
-            results = function(**bring_into_types(self.kinds, arguments))
+            results = function(**convert_arguments(self.kinds, arguments))
             for array in jax.tree.leaves(results):
                 if not is_addressable(array.shape, array.dtype):
                     rule = f"must have fewer than {MAX_BYTES}"
@@ -259,7 +261,7 @@ class _Call:
             numbers = {i: number for i, number in enumerate(results) if type(number) not in JAX_ARRAYS}
             arrays = [value for value in values if type(value) in JAX_ARRAYS]
             if arrays and all(map(_is_free, arrays)):
-                numbers = {i: _on_device(number) for i, number in numbers.items()}
+                numbers = {i: _put_on_device(number) for i, number in numbers.items()}
             if len(self.numbers) >= _MAX_NUMBERS:
                 self.numbers.clear()
             self.numbers[key] = numbers
@@ -277,7 +279,7 @@ class _Call:
             elif not is_absent and (value is None or not waits):
                 arrays[key] = as_array(key, value, kind)
         static = dict(zip(self.statics, statics, strict=True))
-        arguments = bring_into_types(self.kinds, arrays | static, exempt=jax.Array)
+        arguments = convert_arguments(self.kinds, arrays | static, exempt=jax.Array)
         return [arguments[key] for key in self.arrays]
 
 
@@ -309,7 +311,7 @@ def _is_free(value: jax.Array) -> bool:
     return not isinstance(value, jax.core.Tracer) and not value.committed
 
 
-def _on_device(number: Any) -> Any:
+def _put_on_device(number: Any) -> Any:
     """Puts a number on the device once: doing so at each call takes 6 of its 10 us."""
     if not isinstance(number, np.generic | bool | int | float):
         return number

@@ -25,16 +25,16 @@ def documentation(function: Callable[..., Any], signature: inspect.Signature, ki
         return ""
     lines, paragraphs = _lines_for(function), _paragraphs(function)
     entries = [
-        _entry(f"{name} ({_type_of(parameter, kinds)}): ", lines.get(name, ""))
+        _wrap_entry(f"{name} ({_type_of(parameter, kinds)}): ", lines.get(name, ""))
         for name, parameter in signature.parameters.items()
     ]
-    result = _entry(_parts(signature.return_annotation), lines.get("Returns", ""))
+    result = _wrap_entry(_parts(signature.return_annotation), lines.get("Returns", ""))
     sections = ["\n".join(["Args:", *entries]), "\n".join(["Returns:", result])]
     end = _first_example(paragraphs)
     return "\n\n".join([*paragraphs[:end], *sections, *paragraphs[end:]])
 
 
-def _entry(head: str, line: str) -> str:
+def _wrap_entry(head: str, line: str) -> str:
     """Wraps an entry of a section; `textwrap` would take a tenth of the time in which all families are imported."""
     rest, lines = f"    {head}{line}", []
     while len(rest) > WIDTH:
@@ -48,11 +48,11 @@ def _type_of(parameter: inspect.Parameter, kinds: Mapping[str, ArgumentKind]) ->
     """The type of a parameter, how it relates to the other arguments, and its default."""
     kind, default = kinds[parameter.name], parameter.default
     type_ = kind.choices if isinstance(kind, OneOf) else spell_type(parameter.annotation)
-    relation, is_needed = _relation(parameter.name, kind, kinds), default is parameter.empty
+    relation, is_needed = _describe_type(parameter.name, kind, kinds), default is parameter.empty
     return ", ".join([type_, *relation, *([] if is_needed else [f"default {spell_default(default)}"])])
 
 
-def _relation(name: str, kind: ArgumentKind, kinds: Mapping[str, ArgumentKind]) -> list[str]:
+def _describe_type(name: str, kind: ArgumentKind, kinds: Mapping[str, ArgumentKind]) -> list[str]:
     if isinstance(kind, NumberKind):
         return [] if kind.is_scale_bias else ["a scalar"]
     if not isinstance(kind, ArrayKind) or not kind.like or kind.may_differ:

@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     from dmljax.errors import within
     from dmljax.estimation import artifacts
     from dmljax.estimation.placement import auto_types, sizes_of_mesh
-    from dmljax.foundation.checks import find_damaged
+    from dmljax.foundation.checks import find_nonfinite
 
     jax.config.update("jax_platforms", "cpu")  # JAX would look for the chips of the compilers that are installed
     platforms, count = artifacts.platforms_of(options.targets)
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
         else:
             size = artifacts.write(artifact, options.output)
     description = artifacts.describe(artifact, len(program.weights) if mesh else 0)
-    damaged = [str(problem) for problem in find_damaged(program.weights)]
+    damaged = [str(problem) for problem in find_nonfinite(program.weights)]
     if options.json:
         weights = {"weights": f"{options.output}.npz", "weights_sha256": digest} if mesh else {}
         print(json.dumps({"file": options.output, "bytes": size, **weights, **description, "warnings": damaged}))

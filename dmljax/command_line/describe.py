@@ -12,7 +12,7 @@ from typing import Any
 
 import dmljax
 from dmljax import directml
-from dmljax.calls.binding import call_of
+from dmljax.calls.binding import spell_call
 from dmljax.descriptors.base import OPERATOR_PREFIX, Operator
 from dmljax.descriptors.json_form import to_json
 from dmljax.descriptors.search import call_for, functions_called, functions_for, functions_named, hint, summary_of
@@ -239,7 +239,7 @@ def member_rows(operator: type[Operator]) -> list[tuple[str, str, str]]:
 def signature(operator: type[Operator]) -> str:
     """The signature of the operator's function, without type annotations."""
     function = getattr(dmljax, function_name(operator))
-    return call_of(f"dmljax.{function_name(operator)}", inspect.signature(function))
+    return spell_call(f"dmljax.{function_name(operator)}", inspect.signature(function))
 
 
 def rules(operator: type[Operator]) -> list[str]:

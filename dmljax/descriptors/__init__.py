@@ -6,8 +6,8 @@ from dmljax.descriptors.base import (
 )
 from dmljax.descriptors.bases import (
     ACTIVATION_SINCE_1_0, FLOAT_SINCE_1_0, FLOAT_SINCE_2_0, FUSED_ACTIVATION, Activation, ActivationLike, Adjoint,
-    Binary, EachFusable, Fusable, FusableInto, Fusables, Gradient, Predicate, Resized, ScaledUnary, Unary, apply_fused,
-    fused_activation_rules
+    Binary, EachFusable, Fusable, FusableInto, Fusables, Gradient, Predicate, Resized, ScaledUnary, Unary,
+    apply_fused_activation, fused_activation_rules
 )
 from dmljax.descriptors.json_form import FusedActivation, FusedActivations, to_json
 from dmljax.descriptors.lowering import lower
@@ -17,13 +17,13 @@ from dmljax.descriptors.members import (
     StepUnion, Uint, Uint64, UintAxes, UintDimensions, flag_problems
 )
 from dmljax.descriptors.rules import (
-    DISTINCT_AXES, SCALE_BIAS_FITS, alike, axis_of, each_of_space, find_misfit, find_refusals, has_type, have,
-    infer_rules, name_members, one_element, page_rules, require_rule, require_sizes_rule, same_rank, same_sizes,
-    same_type, same_type_and_rank, sizes_are
+    DISTINCT_AXES, SCALE_BIAS_FITS, axis_within, find_misfit, find_refusals, has_type, infer_rules, members_have,
+    name_members, one_element, page_rules, require_rule, require_sizes_rule, same_rank, same_sizes, same_type,
+    same_type_and_rank, same_type_and_sizes, sizes_are, spatial_sentence
 )
 from dmljax.descriptors.tables import (
     RANK_1_TO_4, RANK_1_TO_5, RANK_1_TO_8, RANK_2_TO_4, RANK_2_TO_8, RANK_3_TO_4, RANK_3_TO_5, RANK_3_TO_8, RANK_4,
-    RANK_4_TO_5, Cell, Table, of_tensors, rows, support
+    RANK_4_TO_5, Cell, Table, fill_tables, rows, support
 )
 from dmljax.descriptors.validation import find_broken_rules, find_minimum_feature_level, validate
 
@@ -36,10 +36,10 @@ __all__ = [
     "HasOutput", "Implied", "Input", "Inputs", "Int", "IntDimensions", "LevelRule", "Operator", "OptionalInput",
     "OptionalOutput", "OptionalScaleBias", "Output", "Outputs", "Predicate", "QuantizationTensors", "Repeats",
     "Resized", "Rule", "ScalarUnion", "ScaledUnary", "Scales", "Size", "StepUnion", "Table", "Uint", "Uint64",
-    "UintAxes", "UintDimensions", "Unary", "alike", "apply_fused", "axis_of", "each_of_space", "find_broken_rules",
+    "UintAxes", "UintDimensions", "Unary", "apply_fused_activation", "axis_within", "fill_tables", "find_broken_rules",
     "find_minimum_feature_level", "find_misfit", "find_refusals", "flag_problems", "fused_activation_rules", "has_type",
-    "have", "infer_rules", "lower", "name_members", "of_tensors", "one_element", "page_rules", "require_rule",
-    "require_sizes_rule", "rows", "same_rank", "same_sizes", "same_type", "same_type_and_rank", "sizes_are", "support",
-    "to_json", "validate"
+    "infer_rules", "lower", "members_have", "name_members", "one_element", "page_rules", "require_rule",
+    "require_sizes_rule", "rows", "same_rank", "same_sizes", "same_type", "same_type_and_rank", "same_type_and_sizes",
+    "sizes_are", "spatial_sentence", "support", "to_json", "validate"
 ]
 # fmt: on

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from dmljax.calls.arguments import Shown
+from dmljax.calls.arguments import ShownText
 from dmljax.calls.binding import bind_arguments
 from dmljax.descriptors.members import Leaf
 from dmljax.descriptors.tensor import TensorDesc
@@ -36,9 +36,9 @@ def signature(
     is_plain = all(count is None for count in counts.values())
     kind = parameter_kinds.POSITIONAL_OR_KEYWORD if is_plain else parameter_kinds.KEYWORD_ONLY
     arrays = [] if is_plain else [parameter_kinds("arrays", parameter_kinds.VAR_POSITIONAL)]
-    types: Mapping[str, Any] = {field: Shown(text) for field, text in (type_texts or {}).items()}
+    types: Mapping[str, Any] = {field: ShownText(text) for field, text in (type_texts or {}).items()}
     fields = (parameter_kinds(field, kind, annotation=types.get(field, parameter_kinds.empty)) for field in counts)
-    annotation = inspect.Signature.empty if result is None else Shown(result)
+    annotation = inspect.Signature.empty if result is None else ShownText(result)
     return inspect.Signature([*arrays, *fields], return_annotation=annotation)
 
 
@@ -62,15 +62,15 @@ def signature_by_name(
     """The signature of arrays that `bind_by_name` takes; a single result is not in a dictionary."""
 
     def parameter(name: str, tensor: TensorDesc, kind: Any, **default: Any) -> inspect.Parameter:
-        return inspect.Parameter(name, kind, annotation=Shown(type_text(tensor)), **default)
+        return inspect.Parameter(name, kind, annotation=ShownText(type_text(tensor)), **default)
 
     arrays = [parameter(name, tensor, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name, tensor in inputs.items()]
     for name, tensor in others.items():
-        arrays.append(parameter(name, tensor, inspect.Parameter.KEYWORD_ONLY, default=Shown("...")))
+        arrays.append(parameter(name, tensor, inspect.Parameter.KEYWORD_ONLY, default=ShownText("...")))
     texts = {name: type_text(tensor) for name, tensor in results.items()}
     each = ", ".join(f"{name!r}: {text}" for name, text in texts.items())
     return inspect.Signature(
-        arrays, return_annotation=Shown(f"{{{each}}}" if len(texts) > 1 else "".join(texts.values()))
+        arrays, return_annotation=ShownText(f"{{{each}}}" if len(texts) > 1 else "".join(texts.values()))
     )
 
 

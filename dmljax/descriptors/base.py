@@ -24,7 +24,7 @@ from dmljax.descriptors.array_arguments import (
     type_text,
 )
 from dmljax.descriptors.members import SCALAR_TYPE, Array, Enumeration, Leaf, Member, MemberKind, Tensor, flag_problems
-from dmljax.descriptors.tables import Table, of_tensors
+from dmljax.descriptors.tables import Table, fill_tables
 from dmljax.descriptors.tensor import TensorDesc
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, all_checked, within
 from dmljax.foundation.checks import set_fields
@@ -230,10 +230,10 @@ class Operator(Lowerable):
         fields = [member.field for member in self._members]
         for key in values:
             if key not in fields:
-                got = f"{key}{self._meant_by(key)}"
+                got = f"{key}{self._suggest_field(key)}"
                 raise InvalidType(Problem((), f"the members must be among {', '.join(fields)}", got))
 
-    def _meant_by(self, key: str) -> str:
+    def _suggest_field(self, key: str) -> str:
         """Returns a hint for a member that is spelled as in the header, counts an array, or has a similar name."""
         plain = key.replace("_", "").lower()
         fields = {member.name.lower(): member.field for member in self._members}
@@ -581,7 +581,7 @@ def _register(operator: type[Operator]) -> None:
         )
     OPERATORS[operator.type] = operator
     tensors = {member.field: member.tensor_kind for member in operator.members() if member.tensor_kind}
-    operator.support = of_tensors(operator.support, [*tensors])
+    operator.support = fill_tables(operator.support, [*tensors])
     outputs = [field for field, kind in tensors.items() if not kind.is_input]
     if len(outputs) > 1:
         name = f"{operator.__name__}.Outputs"

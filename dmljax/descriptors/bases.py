@@ -12,10 +12,17 @@ from jax import Array
 
 from dmljax.descriptors.base import OPERATORS, LevelRule, Operator, Rule
 from dmljax.descriptors.members import Input, OptionalInput, OptionalOutput, OptionalScaleBias, Output
-from dmljax.descriptors.rules import SCALE_BIAS_FITS, alike, page_rules, same_rank, same_sizes, same_type_and_rank
+from dmljax.descriptors.rules import (
+    SCALE_BIAS_FITS,
+    page_rules,
+    same_rank,
+    same_sizes,
+    same_type_and_rank,
+    same_type_and_sizes,
+)
 from dmljax.descriptors.tables import RANK_1_TO_8, RANK_4, RANK_4_TO_5, rows, support
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, Where, inside
-from dmljax.foundation.checks import element, sequence
+from dmljax.foundation.checks import element_path, sequence
 from dmljax.text import did_you_mean, join_words, show
 from dmljax.types import FLOAT, FeatureLevel
 
@@ -35,7 +42,7 @@ class Unary(Operator):
     input: Input
     output: Output
 
-    rules = page_rules(alike("input", "output"))
+    rules = page_rules(same_type_and_sizes("input", "output"))
 
 
 class Resized(Operator):
@@ -68,7 +75,7 @@ class Gradient(Operator):
     input_gradient: Input
     output_gradient: Output
 
-    rules = page_rules(alike("input", "input_gradient", "output_gradient"))
+    rules = page_rules(same_type_and_sizes("input", "input_gradient", "output_gradient"))
 
 
 class Adjoint(Operator):
@@ -90,7 +97,7 @@ class Binary(Operator):
     b: Input
     output: Output
 
-    rules = page_rules(alike("a", "b", "output"))
+    rules = page_rules(same_type_and_sizes("a", "b", "output"))
 
 
 # Activations that other operators take
@@ -117,7 +124,7 @@ class Activation(Operator):
 
     rules = page_rules(
         Rule("{input} and {output} are given, unless the activation is fused into another operator.", _missing),
-        alike("input", "output"),
+        same_type_and_sizes("input", "output"),
     )
     attribute_rules: ClassVar[tuple[Rule, ...]] = ()  # which also hold for fused activations
 
@@ -175,7 +182,7 @@ class FusableInto:
         function, numbers = (value.func, value.keywords) if isinstance(value, partial) else (value, {})
         name = function if isinstance(function, str) else getattr(function, "__name__", "")
         known = _activations(self.operator)
-        operator = known.get(_short(name.lower()))
+        operator = known.get(_strip_prefix(name.lower()))
         if operator is not None and (isinstance(function, str) or operator.function is function):
             with inside(where):
                 return operator(**_defaults(operator) | numbers)
@@ -197,10 +204,10 @@ def _activations(into: str) -> dict[str, type[Activation]]:
     import_module("dmljax.directml")  # which registers all operators
     activations = [desc for desc in OPERATORS.values() if issubclass(desc, Activation)]
     fusable = [desc for desc in activations if desc.fused_since(into) is not None]
-    return dict(sorted((_short(desc.short_name.lower()), desc) for desc in fusable))
+    return dict(sorted((_strip_prefix(desc.short_name.lower()), desc) for desc in fusable))
 
 
-def _short(function: str) -> str:
+def _strip_prefix(function: str) -> str:
     return function.removeprefix("activation_").removeprefix("element_wise_")
 
 
@@ -216,7 +223,7 @@ class Fusables:
 
     def __call__(self, where: Where, values: Any) -> tuple[Activation, ...]:
         each = enumerate(sequence(where, values, "activations"))
-        return tuple(FusableInto()(element(where, i), value) for i, value in each)
+        return tuple(FusableInto()(element_path(where, i), value) for i, value in each)
 
 
 ActivationLike = Operator | Callable[..., Any] | str
@@ -224,7 +231,7 @@ Fusable = Annotated[ActivationLike, FusableInto()]  # into any operator that tak
 EachFusable = Annotated[Sequence[ActivationLike], Fusables()]
 
 
-def apply_fused(result: Array, activation: ActivationLike | None) -> Array:
+def apply_fused_activation(result: Array, activation: ActivationLike | None) -> Array:
     """Applies the activation to a result rounded to its type, as if the activation were a separate operator."""
     if activation is None:
         return result

@@ -18,15 +18,15 @@ from dmljax.foundation.checks import (
     UINT64_MAX,
     UINT_MAX,
     boolean,
-    element,
+    element_path,
+    enumerator_problem,
     integer,
     integer_in,
-    no_member,
     parse_enum,
     sequence,
     uints,
 )
-from dmljax.foundation.scalars import Scalar, ScaleBias, Size2D, step
+from dmljax.foundation.scalars import Scalar, ScaleBias, Size2D, convert_step
 from dmljax.text import did_you_mean, show
 from dmljax.types import DataType, HeaderEnum, TensorFlags
 
@@ -166,7 +166,7 @@ class Array(MemberKind):
 
     def coerce(self, name: Where, value: Any, data_type: DataType | None) -> tuple[Any, ...]:
         values = sequence(name, value, self.of.plural)
-        coercions = (partial(self.of.coerce, element(name, i), item, data_type) for i, item in enumerate(values))
+        coercions = (partial(self.of.coerce, element_path(name, i), item, data_type) for i, item in enumerate(values))
         return all_checked(*coercions) if isinstance(self.of, Tensor) else tuple(check() for check in coercions)
 
     def as_code(self, value: tuple[Any, ...]) -> str:
@@ -178,7 +178,7 @@ class Array(MemberKind):
     def from_json(self, where: Where, value: Any, data_type: DataType | None) -> Any:
         if not isinstance(value, list):
             return value
-        return [self.of.from_json(element(where, i), item, data_type) for i, item in enumerate(value)]
+        return [self.of.from_json(element_path(where, i), item, data_type) for i, item in enumerate(value)]
 
 
 # Numbers
@@ -262,7 +262,7 @@ class Number(MemberKind):
         scalar_type = self.own_type or data_type or DataType.UNKNOWN
         with inside(name):
             if self.is_step and not isinstance(value, Scalar):
-                value = step(value, scalar_type.dtype)
+                value = convert_step(value, scalar_type.dtype)
             return Scalar.of(scalar_type, value)
 
     def as_code(self, value: Scalar) -> str:
@@ -494,11 +494,15 @@ def json_enum(enumeration: type[HeaderEnum], where: Where, value: Any) -> Any:
     """The enumerator of that name, which a program must spell as directml.h does."""
     member = enumeration.__members__.get(json_string(where, value).removeprefix(enumeration.prefix))
     if member is None:
-        raise InvalidDesc(no_member(enumeration, where, value))
+        raise InvalidDesc(enumerator_problem(enumeration, where, value))
     return member
 
 
 def checks_of_flags(enumeration: type[HeaderEnum], where: Where, value: Any) -> list[Callable[[], Any]]:
     """Returns a function for each flag of a list, or for a single flag, that checks and returns the flag."""
-    flags = [(element(where, i), flag) for i, flag in enumerate(value)] if isinstance(value, list) else [(where, value)]
+    flags = (
+        [(element_path(where, i), flag) for i, flag in enumerate(value)]
+        if isinstance(value, list)
+        else [(where, value)]
+    )
     return [partial(json_enum, enumeration, *flag) for flag in flags]

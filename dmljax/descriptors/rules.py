@@ -7,7 +7,7 @@ from typing import Any
 from dmljax.descriptors.base import Operator, Rule, SizesRule
 from dmljax.descriptors.tensor import TensorDesc
 from dmljax.errors import InvalidDesc, Problem, Where
-from dmljax.foundation.scalars import Scalar, exact
+from dmljax.foundation.scalars import Scalar, convert_exactly
 from dmljax.foundation.sizes import names_of_members
 from dmljax.text import join_sizes, join_words
 from dmljax.types import INTEGERS
@@ -21,7 +21,7 @@ def page_rules(*rules: Rule) -> tuple[Rule, ...]:
     return rules
 
 
-def alike(*fields: str) -> Rule:
+def same_type_and_sizes(*fields: str) -> Rule:
     """All tensors of `fields` that are present have the same DataType, DimensionCount and Sizes."""
     parts = *same_type_and_rank(*fields), same_sizes(*fields)
     return Rule(
@@ -58,10 +58,10 @@ def one_element(*fields: str) -> Rule:
             if leaf.member.field in fields and leaf.tensor.element_count != 1:
                 yield Problem((*leaf.path, "Sizes"), "must each be 1", join_sizes(leaf.tensor.sizes))
 
-    return Rule(f"{have(fields)} one element.", check)
+    return Rule(f"{members_have(fields)} one element.", check)
 
 
-def have(fields: Sequence[str]) -> str:
+def members_have(fields: Sequence[str]) -> str:
     """The beginning of a sentence about what the members have."""
     return f"{name_members(fields)} {'has' if len(fields) == 1 else 'have'}"
 
@@ -122,7 +122,7 @@ def _misfits(desc: Operator) -> Iterator[Problem]:
             yield Problem((*leaf.path, "Sizes"), f"must be {join_sizes(expected)}", join_sizes(actual))
 
 
-def each_of_space(members: str, image: str = "input") -> str:
+def spatial_sentence(members: str, image: str = "input") -> str:
     """Returns the sentence that `members` have a number for each dimension that windows slide along."""
     each = f"each dimension of {{{image}}} after the first two, batch and channels"
     return f"{members} have one number for {each}; only paddings may be 0."
@@ -144,7 +144,7 @@ def _same(
     return Rule(f"{name_members(fields)} have the same {fact}.", check, is_of_types)
 
 
-def axis_of(field: str) -> Rule:
+def axis_within(field: str) -> Rule:
     """Axis is a dimension of the tensor `field`."""
 
     def check(desc: Any) -> Iterator[Problem]:
@@ -186,7 +186,7 @@ SCALE_BIAS_FITS = Rule(
 
 def find_misfit(where: Where, number: Scalar, dtype: Any) -> Iterator[Problem]:
     """The number can be converted to `dtype` exactly, or, to a floating type, by rounding."""
-    yield from find_refusals(exact, where, number, dtype)
+    yield from find_refusals(convert_exactly, where, number, dtype)
 
 
 def find_refusals(convert: Callable[[Any, Any], Any], where: Where, number: Scalar, dtype: Any) -> Iterator[Problem]:

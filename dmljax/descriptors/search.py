@@ -81,7 +81,11 @@ PURPOSES = {
 
 def functions_named(name: str) -> list[str]:
     """The functions named `name` apart from their prefix; case and underscores do not matter."""
-    return [known for known in _functions() if _plain(name) in (_plain(known), _plain(_without_prefix(known)))]
+    return [
+        known
+        for known in _functions()
+        if _normalize_name(name) in (_normalize_name(known), _normalize_name(_without_prefix(known)))
+    ]
 
 
 def functions_called(name: str) -> list[str]:
@@ -111,7 +115,7 @@ def call_for(name: str) -> str | None:
 
 def _with_library(name: str) -> tuple[str, str]:
     """A plain name with the usual name of its library, and without."""
-    library, point, last = _plain(name).rpartition(".")
+    library, point, last = _normalize_name(name).rpartition(".")
     return _LIBRARIES.get(library, library) + point + last, last
 
 
@@ -194,14 +198,14 @@ def _elsewhere() -> dict[str, dict[str, str]]:
 
 @functools.cache
 def _purposes() -> dict[str, str]:
-    return {_plain(purpose): functions for purpose, functions in PURPOSES.items()}
+    return {_normalize_name(purpose): functions for purpose, functions in PURPOSES.items()}
 
 
 def _functions() -> list[str]:
     return [operator.short_name.lower() for operator in OPERATORS.values()]
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     """Lowercases a name, which may be a C++ struct or a DMLX function, and drops spaces, hyphens and underscores."""
     inner = re.sub(r"^dml::|^dml_(\w+)_operator_desc$", r"\1", name.lower())
     return re.sub(r"[\s_-]", "", inner)

@@ -56,7 +56,7 @@ def rows(ranks: range, others: frozenset[DataType] | None = None, /, **tensors: 
     return {field: cell if isinstance(cell, Cell) else Cell(ranks, cell) for field, cell in cells.items()}
 
 
-def of_tensors(tables: Mapping[FeatureLevel, Table], fields: Sequence[str]) -> Mapping[FeatureLevel, Table]:
+def fill_tables(tables: Mapping[FeatureLevel, Table], fields: Sequence[str]) -> Mapping[FeatureLevel, Table]:
     """Support tables with a cell for each of the tensors `fields`."""
 
     def fill(table: Table) -> Table:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dmljax.descriptors.base import Operator
 from dmljax.descriptors.lowering import lower
 from dmljax.descriptors.validation import validate
-from dmljax.dxdispatch.files import bytes_of, target_in, whole_elements, write_values
+from dmljax.dxdispatch.files import bytes_of, target_in, view_elements, write_values
 from dmljax.dxdispatch.model import Binding, BindPoint, Dispatch, Dispatchable, DispatchModel, Print, WriteFile
 from dmljax.dxdispatch.networks import SizedNetwork
 from dmljax.dxdispatch.reading.bindings import require_room
@@ -136,7 +136,7 @@ class Execution:
         is_typed = description.data_type is not DataType.UNKNOWN
         require("resource", is_typed, "must have an initialValuesDataType to have values", repr(resource))
         count = None if description.is_open else description.value_count
-        return whole_elements(self.buffers[resource], description.data_type)[:count]
+        return view_elements(self.buffers[resource], description.data_type)[:count]
 
     # Commands
 

@@ -121,7 +121,7 @@ def _is_image(sizes: Sequence[int], channels: Container[int]) -> bool:
     return len(sizes) == 4 and sizes[0] == 1 and sizes[1] in channels and 0 not in sizes
 
 
-def whole_elements(data: NDArray[np.uint8], data_type: DataType) -> NDArray[Any]:
+def view_elements(data: NDArray[np.uint8], data_type: DataType) -> NDArray[Any]:
     """Views a buffer as elements of a data type, without the bytes of an incomplete last element.
 
     Copies 4-bit elements, because an array has a byte for each.
@@ -194,7 +194,7 @@ def write_values(path: Path, data: NDArray[np.uint8], data_type: DataType, dimen
     check_writable(suffix, data.size, data_type, dimensions)
     values: Any = None
     if suffix in (".npy", *IMAGES):
-        elements = whole_elements(data, data_type)
+        elements = view_elements(data, data_type)
         values = elements[: math.prod(dimensions)].reshape(dimensions) if dimensions else elements
     image = io.BytesIO()  # encoded first, so that an error leaves an existing file untouched
     try:

@@ -53,7 +53,7 @@ def fuse(model: DispatchModel, *, is_repeated: bool = False) -> DispatchModel:
             commands.append(model.commands[group.numbers[0]])
             continue
         name = unused_name(" + ".join(group.names), {**model.dispatchables, **dispatchables})
-        dispatchables[name], dispatch = group.as_one(name, readers)
+        dispatchables[name], dispatch = group.build_dispatch(name, readers)
         commands.append(dispatch)
     numbers = [tuple(number for index in group.numbers for number in model.numbers_of(index)) for group in groups]
     return replace(model, dispatchables=dispatchables, commands=commands, numbers=numbers)
@@ -158,7 +158,7 @@ class _Group:
             reads += [] if is_owned else [area]
         # Repeating the group equals repeating each dispatch only if none writes what it or an earlier dispatch reads.
         if self.is_repeated and any(
-            output.meets(read) for output in outputs.values() for read in (*reads, *self._outside())
+            output.meets(read) for output in outputs.values() for read in (*reads, *self._outside_areas())
         ):
             return False
         self.numbers.append(number)
@@ -172,11 +172,11 @@ class _Group:
         """The last output that shares bits with an area."""
         return next((name for name, output in reversed(self.outputs.items()) if output.meets(area)), None)
 
-    def _outside(self) -> Iterator[_Area]:
+    def _outside_areas(self) -> Iterator[_Area]:
         """The areas that the group reads from buffers as they were before its first dispatch."""
         return (area for area, is_owned in self.inputs if not is_owned)
 
-    def as_one(self, name: str, readers: Mapping[str, set[int]]) -> tuple[Dispatchable, Dispatch]:
+    def build_dispatch(self, name: str, readers: Mapping[str, set[int]]) -> tuple[Dispatchable, Dispatch]:
         """The dispatchable that runs the group, and its dispatch; `readers` are the commands reading each resource."""
         kept = {source: f"output {i}" for i, source in enumerate(self._outputs_to_write(readers))}
         self.assembly.inputs = {name: area.tensor for (area, _), name in self.inputs.items()}
@@ -193,7 +193,9 @@ class _Group:
         kept = []
         for source, area in reversed(self.outputs.items()):
             is_read_elsewhere = not readers.get(area.binding.resource, set()) <= numbers
-            is_read_elsewhere |= any(area.meets(read) for read in self._outside())  # by the group, when it runs again
+            is_read_elsewhere |= any(
+                area.meets(read) for read in self._outside_areas()
+            )  # by the group, when it runs again
             if (is_read_elsewhere or source not in passed_on) and not any(other.fills(area) for other in later):
                 kept.append(source)
             later.append(area)

@@ -21,8 +21,8 @@ from jax.sharding import AbstractMesh
 
 from dmljax.errors import DmlError, InvalidDesc, Problem, Unsupported, require, unusable_file
 from dmljax.estimation.chips import TARGETS, chips_of
-from dmljax.estimation.placement import ChipProgram, on_mesh
-from dmljax.foundation.checks import find_damaged
+from dmljax.estimation.placement import ChipProgram, place_on_mesh
+from dmljax.foundation.checks import find_nonfinite
 from dmljax.foundation.extras import command_for
 from dmljax.foundation.files import open_file, open_output
 from dmljax.text import did_you_mean, join_words, one_line, reason_of
@@ -44,7 +44,7 @@ def platforms_of(targets: Sequence[str]) -> tuple[list[str], int]:
 def export_program(program: ChipProgram, platforms: Sequence[str], mesh: AbstractMesh | None) -> export.Exported:
     """Exports a program for all of these platforms: its weights are included, or an argument that a mesh divides."""
     if mesh is not None:
-        weights, inputs = on_mesh(program, mesh)
+        weights, inputs = place_on_mesh(program, mesh)
         function, arguments = program.function, (weights, *inputs)
     else:
         size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(program.weights))
@@ -115,10 +115,10 @@ def find_weight_problems(artifact_path: str, weights_path: str) -> list[Problem]
     rule = f"{one_line(artifact_path)} must be an artifact for several chips, because others include their weights"
     require((), isinstance(types, Mapping), rule)
     weights = _read_weights(weights_path)
-    problems = [*_differences(types, weights)]
+    problems = [*_find_mismatches(types, weights)]
     if not problems and not artifact.fun_name.endswith(digest := _digest_of(weights_path)):
         problems = [Problem((), "these are not the weights that the artifact was compiled with", f"SHA-256 {digest}")]
-    return [*problems, *find_damaged(weights)]
+    return [*problems, *find_nonfinite(weights)]
 
 
 def _read_artifact(path: str) -> export.Exported:
@@ -141,7 +141,7 @@ def _read_weights(path: str) -> dict[str, Any]:
             raise InvalidDesc(Problem((), rule, reason_of(error))) from None
 
 
-def _differences(types: Mapping[str, Any], weights: Mapping[str, Any]) -> Iterator[Problem]:
+def _find_mismatches(types: Mapping[str, Any], weights: Mapping[str, Any]) -> Iterator[Problem]:
     missing = [name for name in types if name not in weights]
     unknown = [name for name in weights if name not in types]
     for name in missing:

@@ -36,7 +36,7 @@ class PreparedByDepth(NamedTuple):
         return refusal or extrapolate_layers(few, more, self.layers)
 
 
-def by_depth(model: Any, prepare: Callable[[Any], Sequence[Any]]) -> list[PreparedByDepth]:
+def prepare_by_depth(model: Any, prepare: Callable[[Any], Sequence[Any]]) -> list[PreparedByDepth]:
     """Prepares the programs of an ONNX model, or of a folder's language model, by its layers."""
     count = getattr(model, "equal_layers", 0)
     with within("estimate"):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 from dmljax.errors import require, within
-from dmljax.estimation.depth import PreparedByDepth, by_depth
+from dmljax.estimation.depth import PreparedByDepth, prepare_by_depth
 from dmljax.estimation.placement import MODEL_AXIS, ChipProgram, auto_types, place_arguments, sizes_of_mesh
 from dmljax.estimation.programs import Prepared, bytes_on_a_chip
 from dmljax.estimation.report import Batch, Estimate, amount, largest_batch, remarks, side_by_side
@@ -152,7 +152,7 @@ def prepare_generation(
                 for part in model.generation_programs(batch, prompt, room)
             ]
 
-        reading, step = by_depth(model, both) if extrapolate else both(model)
+        reading, step = prepare_by_depth(model, both) if extrapolate else both(model)
         return PreparedGeneration(work, reading, step, axes[first] if batch_axis else 1)
 
 
@@ -176,7 +176,7 @@ def table(generations: Sequence[Generation], width: int | None = None) -> list[s
     return [*side_by_side(["", *ROWS], columns, width), *remarks(rows), *NOTE.splitlines()]
 
 
-def _figure(tell: Callable[[Generation], str]) -> Callable[[Generation], str]:
+def _cell(tell: Callable[[Generation], str]) -> Callable[[Generation], str]:
     """A cell that is empty if a program does not compile."""
     return lambda generation: tell(generation) if generation.compiles else ""
 
@@ -187,13 +187,13 @@ ROWS: Mapping[str, Callable[[Generation], str]] = {
     "compiles": lambda generation: (
         f"{sum(part.compile_seconds for part in generation.parts.values()):.1f} s" if generation.compiles else "no"
     ),
-    "weights": _figure(lambda generation: amount(generation.token.weight_bytes, "B")),
-    "caches": _figure(lambda generation: amount(generation.cache_bytes, "B")),
-    "peak memory": _figure(lambda generation: amount(generation.peak_bytes, "B")),
-    "  of": _figure(lambda generation: amount(generation.token.memory_bytes, "B")),
-    "all prompts": _figure(lambda generation: f"{generation.prompt.seconds * 1e3:.3g} ms"),
-    "a token of each": _figure(lambda generation: f"{generation.token.seconds * 1e3:.3g} ms"),
-    "tokens per second": _figure(lambda generation: amount(generation.tokens_per_second, "")),
-    "  and chip": _figure(lambda generation: amount(generation.tokens_per_second / generation.token.devices, "")),
-    "largest batch": _figure(lambda generation: str(generation.largest_batch)),
+    "weights": _cell(lambda generation: amount(generation.token.weight_bytes, "B")),
+    "caches": _cell(lambda generation: amount(generation.cache_bytes, "B")),
+    "peak memory": _cell(lambda generation: amount(generation.peak_bytes, "B")),
+    "  of": _cell(lambda generation: amount(generation.token.memory_bytes, "B")),
+    "all prompts": _cell(lambda generation: f"{generation.prompt.seconds * 1e3:.3g} ms"),
+    "a token of each": _cell(lambda generation: f"{generation.token.seconds * 1e3:.3g} ms"),
+    "tokens per second": _cell(lambda generation: amount(generation.tokens_per_second, "")),
+    "  and chip": _cell(lambda generation: amount(generation.tokens_per_second / generation.token.devices, "")),
+    "largest batch": _cell(lambda generation: str(generation.largest_batch)),
 }

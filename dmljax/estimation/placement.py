@@ -73,7 +73,7 @@ def _donated_positions(function: Any, arguments: tuple[Any, ...]) -> tuple[int, 
     return tuple(i for i, is_donated in enumerate(donates) if is_donated)
 
 
-def in_type(program: ChipProgram, dtype: str | None) -> ChipProgram:
+def cast_program(program: ChipProgram, dtype: str | None) -> ChipProgram:
     """A program of arrays, with another type in the place of float32 and float64 if `dtype` is not None."""
 
     def convert(leaf: Any) -> Any:
@@ -117,7 +117,7 @@ def place_arguments(program: ChipProgram, place: Place, mesh: Mapping[str, int] 
         weights, inputs = jax.tree.map(lambda leaf: _with_sharding(leaf, alone), (program.weights, program.inputs))
         return Placed(weights, inputs, alone)
     devices = np.array(place.devices).reshape(*sizes.values())
-    return Placed(*on_mesh(program, Mesh(devices, tuple(sizes), axis_types=auto_types(sizes)), specs), None)
+    return Placed(*place_on_mesh(program, Mesh(devices, tuple(sizes), axis_types=auto_types(sizes)), specs), None)
 
 
 def auto_types(axes: Collection[Any]) -> tuple[AxisType, ...]:
@@ -125,7 +125,7 @@ def auto_types(axes: Collection[Any]) -> tuple[AxisType, ...]:
     return (AxisType.Auto,) * len(axes)
 
 
-def on_mesh(program: ChipProgram, mesh: Mesh | AbstractMesh, specs: Any = None) -> tuple[Any, tuple[Any, ...]]:
+def place_on_mesh(program: ChipProgram, mesh: Mesh | AbstractMesh, specs: Any = None) -> tuple[Any, tuple[Any, ...]]:
     """Divides weights by `specs`, and inputs along the mesh's first axis."""
     if specs is None and program.partition and MODEL_AXIS in mesh.shape:
         specs = program.partition(mesh)

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 from dmljax.errors import DmlError, InvalidType, Problem, Unsupported, require, within
 from dmljax.estimation.chips import Target, Times, sum_of_times
 from dmljax.estimation.declared import with_declared_costs
-from dmljax.estimation.depth import PreparedByDepth, by_depth
+from dmljax.estimation.depth import PreparedByDepth, prepare_by_depth
 from dmljax.estimation.hlo.cost import Cost, KernelCost, called_kernels, calls_without_cost, steps_of
-from dmljax.estimation.placement import ChipProgram, Placed, in_type, place_arguments, program_of
+from dmljax.estimation.placement import ChipProgram, Placed, cast_program, place_arguments, program_of
 from dmljax.estimation.refusals import find_refused_operation, reason_of_refusal, sentence
 from dmljax.estimation.report import LESS_MEMORY, Batch, Estimate, NodeCost
 from dmljax.estimation.roofline import roofline_of, seconds_of_products
@@ -92,13 +92,13 @@ def prepare(
             model_specs = {name: spec for name, spec in specs.items() if name in model.weights} if is_by_name else specs
             return [prepare(model, (*arrays,), target, None, mesh, model_specs, precision=precision, dtype=dtype)]
 
-        return by_depth(function, with_model_arrays)[0]
+        return prepare_by_depth(function, with_model_arrays)[0]
     with within("estimate"):
         require("target", isinstance(target, str), "must be a text such as 'h100:8'", show(target), InvalidType)
         require_choices(precision, dtype)
         place = place_of(target)
         program = program_of(function, inputs, weights)
-        program = in_type(program, dtype)
+        program = cast_program(program, dtype)
         return Prepared(program, place_arguments(program, place, mesh, specs), place, precision)
 
 

@@ -29,11 +29,11 @@ def find_refused_operation(program: ClosedJaxpr, compile_it: Compile) -> str | N
     """
     operations = _Operations(program)
     good, bad = 0, len(operations.listed)
-    if not bad or reason_of_refusal(compile_it, operations.beginning(0)):
+    if not bad or reason_of_refusal(compile_it, operations.build_prefix(0)):
         return None
     while bad - good > 1:
         middle = (good + bad) // 2
-        if reason_of_refusal(compile_it, operations.beginning(middle)):
+        if reason_of_refusal(compile_it, operations.build_prefix(middle)):
             bad = middle
         else:
             good = middle
@@ -100,7 +100,7 @@ class _Operations:
             values |= zip(equation.outvars, results, strict=True)
         return read(jaxpr.outvars)
 
-    def beginning(self, count: int) -> Callable[..., list[Any]]:
+    def build_prefix(self, count: int) -> Callable[..., list[Any]]:
         """Returns a function that computes the results of the first operations that the others need."""
         first = self.listed[:count]
         results = {value for operation in first for value in operation.written}

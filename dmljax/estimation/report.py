@@ -252,14 +252,14 @@ def _time(seconds: float) -> str:
     return f"{seconds / 1e-6:.3g} us"
 
 
-def _some(value: float, unit: str) -> str:
+def _amount_or_blank(value: float, unit: str) -> str:
     return amount(value, unit) if value else ""
 
 
 ROWS: Mapping[str, Callable[[Estimate], str]] = {
     "chips": lambda estimate: str(estimate.devices),
-    "weights": lambda estimate: _some(estimate.weight_bytes, "B"),
-    "optimizer's state": lambda estimate: _some(estimate.state_bytes, "B"),
+    "weights": lambda estimate: _amount_or_blank(estimate.weight_bytes, "B"),
+    "optimizer's state": lambda estimate: _amount_or_blank(estimate.state_bytes, "B"),
     "peak memory": lambda estimate: amount(estimate.peak_bytes, "B"),
     "  of": lambda estimate: amount(estimate.memory_bytes, "B"),
     "largest batch, about": lambda estimate: str(estimate.largest_batch or ""),
@@ -267,7 +267,7 @@ ROWS: Mapping[str, Callable[[Estimate], str]] = {
     "moved": lambda estimate: amount(estimate.cost.bytes, "B"),
     "operations: products": lambda estimate: amount(estimate.cost.products, ""),
     "operations: others": lambda estimate: amount(estimate.cost.element_operations, ""),
-    "exchanged": lambda estimate: _some(estimate.cost.exchanged, "B"),
+    "exchanged": lambda estimate: _amount_or_blank(estimate.cost.exchanged, "B"),
     "takes at least": lambda estimate: _time(estimate.seconds),
     "  for launches": lambda estimate: _share(estimate.times.launches, estimate),
     "  for memory": lambda estimate: _share(estimate.times.memory, estimate),
@@ -277,8 +277,8 @@ ROWS: Mapping[str, Callable[[Estimate], str]] = {
     "its compiler expects": lambda estimate: _time(estimate.expected_seconds) if estimate.expected_seconds else "",
     "roof": lambda estimate: _time(estimate.roof),
     "utilization": lambda estimate: f"{estimate.utilization:.0%}" if estimate.product_seconds else "",
-    "examples per second": lambda estimate: _some(estimate.examples_per_second, ""),
-    "tokens per second": lambda estimate: _some(estimate.tokens_per_second, ""),
+    "examples per second": lambda estimate: _amount_or_blank(estimate.examples_per_second, ""),
+    "tokens per second": lambda estimate: _amount_or_blank(estimate.tokens_per_second, ""),
 }
 NODE_COLUMNS: Mapping[str, Callable[[NodeCost], str]] = {
     "time": lambda node: _time(node.seconds),

@@ -21,7 +21,7 @@ class Optimizer(NamedTuple):
 
 
 _RATE = 1e-3
-_like = partial(jax.tree.map, jnp.zeros_like)
+_zeros_like = partial(jax.tree.map, jnp.zeros_like)
 
 
 def _momentum(grads: Any, state: Any, weights: Any) -> tuple[Any, Any]:
@@ -45,8 +45,8 @@ def _adam(grads: Any, state: Any, weights: Any) -> tuple[Any, Any]:
 
 OPTIMIZERS: Mapping[str, Optimizer] = {
     "sgd": Optimizer(lambda weights: (), lambda grads, state, _: (jax.tree.map(lambda x: -_RATE * x, grads), state)),
-    "momentum": Optimizer(_like, _momentum),
-    "adamw": Optimizer(lambda weights: (jnp.zeros((), jnp.int32), _like(weights), _like(weights)), _adam),
+    "momentum": Optimizer(_zeros_like, _momentum),
+    "adamw": Optimizer(lambda weights: (jnp.zeros((), jnp.int32), _zeros_like(weights), _zeros_like(weights)), _adam),
 }
 
 
@@ -67,7 +67,9 @@ def gradient_of(program: ChipProgram, weights: Any) -> tuple[ChipProgram, Any]:
     if jax.tree.leaves(_floats(weights)):
         return program._replace(function=partial(_grads, program), donated=()), _floats(weights)
     inputs = tuple(i + 1 for i, x in enumerate(program.inputs) if any(map(_is_float, jax.tree.leaves(x))))
-    require("gradient", bool(inputs), "needs weights or inputs of floats", _types_in((program.weights, program.inputs)))
+    require(
+        "gradient", bool(inputs), "needs weights or inputs of floats", _spell_types((program.weights, program.inputs))
+    )
     return program._replace(function=jax.grad(partial(_loss, program), inputs, allow_int=True), donated=()), None
 
 
@@ -78,14 +80,14 @@ def _grads(program: ChipProgram, weights: Any, *inputs: Any) -> Any:
 def _loss(program: ChipProgram, weights: Any, *inputs: Any) -> Any:
     results = jax.tree.leaves(program.function(weights, *inputs))
     floats = [result.astype(jnp.float32) for result in results if _is_float(result)]
-    require("gradient", bool(floats), "needs a result of floats", _types_in(results))
+    require("gradient", bool(floats), "needs a result of floats", _spell_types(results))
     return sum(jnp.vdot(x, x) for x in floats) / 2
 
 
 def training_step(program: ChipProgram, arguments: Placed, optimizer: Any) -> tuple[ChipProgram, Placed]:
     """A step that updates the weights of floats and the optimizer's state, which is placed as they are."""
     floats = _floats(arguments.weights)
-    require("optimizer", bool(jax.tree.leaves(floats)), "needs weights of floats", _types_in(program.weights))
+    require("optimizer", bool(jax.tree.leaves(floats)), "needs weights of floats", _spell_types(program.weights))
 
     def step(weights_and_state: Any, *inputs: Any) -> Any:
         weights, state = weights_and_state
@@ -95,7 +97,7 @@ def training_step(program: ChipProgram, arguments: Placed, optimizer: Any) -> tu
             floats = jax.tree.map(lambda weight, update: (weight + update).astype(weight.dtype), floats, updates)
         return _merge(floats, weights), state
 
-    state = _place_alike(jax.eval_shape(optimizer.init, floats), floats)
+    state = _place_like_weights(jax.eval_shape(optimizer.init, floats), floats)
     return program._replace(function=step, donated=(0,)), arguments._replace(weights=(arguments.weights, state))
 
 
@@ -114,10 +116,10 @@ def _merge(new_weights: Any, weights: Any) -> Any:
     )
 
 
-def _place_alike(state: Any, weights: Any) -> Any:
+def _place_like_weights(state: Any, weights: Any) -> Any:
     """Places what a state has for each weight, in its shape, as the weight, and all else whole on each device."""
     structure: Any = jax.tree.structure(weights)
-    whole = _whole(jax.tree.leaves(weights)[0].sharding)
+    whole = _replicate(jax.tree.leaves(weights)[0].sharding)
 
     def like(leaf: Any, weight: Any) -> Any:
         return leaf.update(sharding=weight.sharding if leaf.shape == weight.shape else whole)
@@ -130,9 +132,9 @@ def _place_alike(state: Any, weights: Any) -> Any:
     return jax.tree.map(place, state, is_leaf=lambda part: jax.tree.structure(part) == structure)
 
 
-def _whole(sharding: Sharding) -> Sharding:
+def _replicate(sharding: Sharding) -> Sharding:
     return NamedSharding(sharding.mesh, PartitionSpec()) if isinstance(sharding, NamedSharding) else sharding
 
 
-def _types_in(arrays: Any) -> str:
+def _spell_types(arrays: Any) -> str:
     return ", ".join(jax.typeof(leaf).str_short() for leaf in jax.tree.leaves(arrays)) or "none"

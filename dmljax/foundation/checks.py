@@ -19,7 +19,7 @@ INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 
-def element(where: Where, index: int) -> Path:
+def element_path(where: Where, index: int) -> Path:
     """The path of an element of the sequence at `where`."""
     return (*path_of(where), index)
 
@@ -33,10 +33,10 @@ def integer(where: Where, value: Any) -> int:
             raise TypeError
         return operator.index(value)
     except TypeError:
-        raise InvalidType(not_static(where, "must be an integer", value, jax.core.Tracer)) from None
+        raise InvalidType(static_problem(where, "must be an integer", value, jax.core.Tracer)) from None
 
 
-def not_static(where: Where, rule: str, value: Any, unknown: type[Any]) -> Problem:
+def static_problem(where: Where, rule: str, value: Any, unknown: type[Any]) -> Problem:
     """Describes a value that breaks a rule; if it is of the type `unknown`, the remedy is to make it static."""
     if not isinstance(value, unknown):
         return Problem(where, rule, show(value))
@@ -65,7 +65,7 @@ def require_count(where: Where, value: int, lowest: int) -> int:
 def require_counts(where: Where, values: Sequence[int], lowest: int) -> None:
     """Raises if `require_count` raises for any of the numbers."""
     for i, value in enumerate(values):
-        require_count(element(where, i), value, lowest)
+        require_count(element_path(where, i), value, lowest)
 
 
 def integers(where: Where, values: Any, convert: Callable[[Where, Any], int] = integer) -> tuple[int, ...]:
@@ -102,19 +102,19 @@ def parse_enum(enumeration: type[HeaderEnum], where: Where, value: Any) -> Any:
             return enumeration(value)
         except ValueError:
             pass
-    raise InvalidDesc(no_member(enumeration, where, value))
+    raise InvalidDesc(enumerator_problem(enumeration, where, value))
 
 
-def no_member(enumeration: type[HeaderEnum], where: Where, value: Any) -> Problem:
+def enumerator_problem(enumeration: type[HeaderEnum], where: Where, value: Any) -> Problem:
     """Describes a value that is neither a member of `enumeration` nor its name."""
     names = enumeration.__members__
     hint = did_you_mean(value.removeprefix(enumeration.prefix), names) if isinstance(value, str) else ""
-    suggestion = _meant_by(value)
+    suggestion = _suggest_enumerator(value)
     remedy = f"use {suggestion!r}" if suggestion in names else None
     return Problem(where, f"must be one of {', '.join(names)}", show(value) + hint, remedy=remedy)
 
 
-def _meant_by(value: Any) -> str | None:
+def _suggest_enumerator(value: Any) -> str | None:
     """Returns the name in directml.h of a dtype, or of a feature level with a point."""
     if isinstance(value, type | np.dtype):
         return (value.__name__ if isinstance(value, type) else value.name).upper()
@@ -150,7 +150,7 @@ def set_fields(frozen: object, **fields: Any) -> None:
         object.__setattr__(frozen, name, value)
 
 
-def find_damaged(weights: Mapping[str, Any]) -> Iterator[Problem]:
+def find_nonfinite(weights: Mapping[str, Any]) -> Iterator[Problem]:
     """Names weights that have NaN, or infinities beside numbers other than 0, as no mask has."""
     for name, weight in weights.items():
         numbers = np.asarray(weight)

@@ -15,7 +15,7 @@ from dmljax.text import show
 from dmljax.types import FLOATS, INTEGERS, REALS, DataType
 
 
-def exact(value: Any, dtype: np.dtype[Any]) -> np.generic:
+def convert_exactly(value: Any, dtype: np.dtype[Any]) -> np.generic:
     """Converts a number to a scalar of `dtype`, or raises.
 
     A number is rounded to a floating type as in NumPy, and must be exactly representable in any other type.
@@ -34,10 +34,10 @@ def truncate(value: Any, dtype: np.dtype[Any]) -> np.generic:
     number = _python_number(value)
     if dtype in INTEGERS and -(2**64) < number < 2**64:
         return _equal(int(number), dtype, number)
-    return exact(value, dtype)
+    return convert_exactly(value, dtype)
 
 
-def step(value: Any, dtype: np.dtype[Any]) -> np.generic:
+def convert_step(value: Any, dtype: np.dtype[Any]) -> np.generic:
     """Works like `exact`, but wraps a negative step of an unsigned type around.
 
     >>> step(-2, np.dtype("uint8")).item()
@@ -50,10 +50,10 @@ def step(value: Any, dtype: np.dtype[Any]) -> np.generic:
             rule = f"must be a whole number in [-{highest}, {highest}], a step between two numbers of {dtype.name}"
             raise InvalidDesc(Problem((), rule, show(value)))
         value = highest + 1 + int(number)
-    return exact(value, dtype)
+    return convert_exactly(value, dtype)
 
 
-def lower_bound(value: Any, dtype: np.dtype[Any]) -> np.generic | None:
+def convert_lower_bound(value: Any, dtype: np.dtype[Any]) -> np.generic | None:
     """Casts a lower bound to `dtype`; None if it is below the range of an integer type, where it limits nothing.
 
     Programs give such bounds, mostly -FLT_MAX or -infinity, to say "no limit". A bound above the range, which would
@@ -62,7 +62,7 @@ def lower_bound(value: Any, dtype: np.dtype[Any]) -> np.generic | None:
     return None if dtype in INTEGERS and _python_number(value) < np.iinfo(dtype).min else _cast(value, dtype)
 
 
-def upper_bound(value: Any, dtype: np.dtype[Any]) -> np.generic | None:
+def convert_upper_bound(value: Any, dtype: np.dtype[Any]) -> np.generic | None:
     """Casts an upper bound to `dtype`, as `lower_bound` does; None if it is above the range of an integer type."""
     return None if dtype in INTEGERS and _python_number(value) > np.iinfo(dtype).max else _cast(value, dtype)
 
@@ -133,7 +133,7 @@ class Scalar:
             if value.data_type is not data_type:
                 raise InvalidDesc(Problem((), f"must be of {data_type.name}", value))
             value = value.item
-        raw = np.asarray(exact(value, data_type.dtype)).view(f"u{data_type.dtype.itemsize}")
+        raw = np.asarray(convert_exactly(value, data_type.dtype)).view(f"u{data_type.dtype.itemsize}")
         return cls(data_type, int(raw) & (2**data_type.bits - 1))
 
     @cached_property

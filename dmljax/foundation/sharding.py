@@ -40,7 +40,7 @@ def _mesh_of(x: Array) -> AbstractMesh:
     return jax.sharding.get_abstract_mesh() if mesh.empty else mesh
 
 
-def vary_alike(arrays: R, *others: Any) -> R:
+def match_varying_axes(arrays: R, *others: Any) -> R:
     """Makes `arrays` vary over the same mesh axes inside `jax.shard_map`: all that they or the others vary over.
 
     JAX does so for the operands of each operation. It does not for the branches of a condition or the state of a loop,
@@ -71,7 +71,7 @@ def shard_like(x: Array, new: Array) -> Array:
     return cast(Array, jax.sharding.reshard(new, _sharding(jax.typeof(x).sharding.mesh, axes)))
 
 
-def broadcast_alike(sizes: Sequence[int], *arrays: Array) -> tuple[Array, ...]:
+def broadcast_with_sharding(sizes: Sequence[int], *arrays: Array) -> tuple[Array, ...]:
     """Broadcasts arrays to one shape, and to one sharding on an explicit mesh.
 
     Each dimension is sharded as in the first array that shards it.
@@ -110,7 +110,7 @@ def shard_along(x: Array, parameter: Array, *, may_add: bool = False) -> Array:
     return cast(Array, jax.sharding.reshard(parameter, _sharding(mesh, new_axes)))
 
 
-def call_partitioned(
+def call_with_auto_axes(
     function: Callable[..., R], operands: Sequence[tuple[Array, Sequence[MeshAxes]]], *results: Sequence[MeshAxes]
 ) -> R:
     """Calls `function` with the operands, and leaves its partitioning over an explicit mesh to XLA.
@@ -148,10 +148,10 @@ def reshape(x: Array, sizes: Sequence[int]) -> Array:
         target = starts.get(math.prod(x.shape[:i])) if size != 1 else None
         if target is not None:
             axes_before[i] = results[target] = dividing_axes(axes[i], sizes[target], x)
-    return cast(Array, call_partitioned(lambda x: x.reshape(sizes), [(x, axes_before)], results))
+    return cast(Array, call_with_auto_axes(lambda x: x.reshape(sizes), [(x, axes_before)], results))
 
 
-def reshape_alike(x: Array, other: Array) -> Array:
+def reshape_like(x: Array, other: Array) -> Array:
     """Reshapes `x`, which may be sharded, to the shape of `other`; devices divide both alike, and their derivatives.
 
     `other` has the elements of `x` in another order, so that devices divide another dimension of it than they would by

@@ -121,7 +121,7 @@ def require_one_each(argument: str, values: Sequence[float], of: str, rank: int)
     require(argument, len(values) == rank, rule, spell_sizes(values))
 
 
-def in_space(argument: str, number: float, elsewhere: float, of: str, rank: int) -> tuple[float, ...]:
+def expand_spatial(argument: str, number: float, elsewhere: float, of: str, rank: int) -> tuple[float, ...]:
     """Returns `number` for each spatial dimension of the array `of`, and `elsewhere` for its batch and channels.
 
     One or two dimensions are spatial, and all after the second of four or more. Three may be (N, C, W) or (C, H, W).

@@ -25,7 +25,7 @@ from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, inside, spell
 from dmljax.foundation.checks import array
 from dmljax.graphs import diagrams
 from dmljax.graphs.steps import GraphStep, find_needed, run_at_each_call
-from dmljax.lowerings.images.channels import network_of
+from dmljax.lowerings.images.channels import network_layout
 from dmljax.lowerings.strides import read_strided, reinterpret, write_strided
 from dmljax.lowerings.workarounds import round_to_type
 from dmljax.pictures import present
@@ -470,7 +470,7 @@ def _compile(
             for leaf in node.leaves(is_input=True):
                 source = origins[f"{name}.{leaf.key}"]
                 read[leaf.key] = _view_as(arrays[source], sources[source], leaf.tensor)
-            with jax.named_scope(f"[{name}]"), inside(("nodes", name, node.short_name)), network_of(layers):
+            with jax.named_scope(f"[{name}]"), inside(("nodes", name, node.short_name)), network_layout(layers):
                 results = _compute(node, read)
             hold = round_to_type if rounds_between_nodes else lambda result: result
             arrays |= {f"{name}.{key}": hold(result) for key, result in results.items()}

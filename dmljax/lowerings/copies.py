@@ -10,10 +10,10 @@ import numpy as np
 from jax import Array, lax
 
 from dmljax.foundation.checks import require_counts
-from dmljax.foundation.sharding import call_partitioned, dimension_axes, dividing_axes, may_be_sharded
+from dmljax.foundation.sharding import call_with_auto_axes, dimension_axes, dividing_axes, may_be_sharded
 from dmljax.lowerings.numbers.floats import sort_keys
 from dmljax.lowerings.platform import choose
-from dmljax.lowerings.workarounds import bfloat16_of
+from dmljax.lowerings.workarounds import bits_to_bfloat16
 from dmljax.types import FLOATS, widened
 
 R = TypeVar("R")  # an array, or a tree of arrays
@@ -40,9 +40,9 @@ def copy_exactly(
     """
     dtype = floats[0].dtype
     if sums_are_wide and widened(dtype) != dtype:
-        derivative = partial(_move_in_wide, derivative or move)
+        derivative = partial(_move_widened, derivative or move)
     if dtype in FLOATS and (derivative is not None or _moves_as_bits(floats)):
-        return cast(R, _copy_apart(move, derivative or move, floats, guide))
+        return cast(R, _copy_with_derivative(move, derivative or move, floats, guide))
     return move(floats, guide)
 
 
@@ -50,32 +50,32 @@ def _moves_as_bits(floats: tuple[Array, ...]) -> bool:
     return floats[0].dtype == jnp.bfloat16 or any(map(may_be_sharded, floats))
 
 
-def _move_in_wide(move: Move[R], floats: tuple[Array, ...], guide: Any) -> R:
+def _move_widened(move: Move[R], floats: tuple[Array, ...], guide: Any) -> R:
     dtype = floats[0].dtype
     wide = move(tuple(x.astype(widened(dtype)) for x in floats), guide)
     return cast(R, jax.tree.map(lambda x: x.astype(dtype), wide))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _copy_apart(move: Move[R], derivative: Move[R], floats: tuple[Array, ...], guide: Any) -> R:
+def _copy_with_derivative(move: Move[R], derivative: Move[R], floats: tuple[Array, ...], guide: Any) -> R:
     """Computes `copy_exactly` with a separate derivative."""
     if not _moves_as_bits(floats):
         return move(floats, guide)
     dtype = floats[0].dtype
     unsigned = np.dtype(f"uint{dtype.itemsize * 8}")
-    as_floats = _as_bfloat16 if dtype == jnp.bfloat16 else partial(lax.bitcast_convert_type, new_dtype=dtype)
+    as_floats = _to_bfloat16 if dtype == jnp.bfloat16 else partial(lax.bitcast_convert_type, new_dtype=dtype)
     bits = tuple(lax.bitcast_convert_type(x, unsigned) for x in floats)
     return cast(R, jax.tree.map(as_floats, move(bits, guide)))
 
 
-def _as_bfloat16(bits: Array) -> Array:
-    return choose(bits, cpu=bfloat16_of, default=partial(lax.bitcast_convert_type, new_dtype=jnp.bfloat16))
+def _to_bfloat16(bits: Array) -> Array:
+    return choose(bits, cpu=bits_to_bfloat16, default=partial(lax.bitcast_convert_type, new_dtype=jnp.bfloat16))
 
 
-@_copy_apart.defjvp
-def _copy_apart_jvp(move: Move[R], derivative: Move[R], primals: Any, tangents: Any) -> tuple[R, R]:
+@_copy_with_derivative.defjvp
+def _copy_with_derivative_jvp(move: Move[R], derivative: Move[R], primals: Any, tangents: Any) -> tuple[R, R]:
     floats, guide = primals
-    return _copy_apart(move, derivative, floats, guide), derivative(tangents[0], guide)
+    return _copy_with_derivative(move, derivative, floats, guide), derivative(tangents[0], guide)
 
 
 def select_exactly(condition: Array, a: Array, b: Array) -> Array:
@@ -104,7 +104,7 @@ def minimum(a: Array, b: Array) -> Array:
     return select_exactly(keys(a) <= keys(b), a, b)
 
 
-def of_sort_keys(keys: Array, dtype: Any) -> Array:
+def from_sort_keys(keys: Array, dtype: Any) -> Array:
     """The elements with these `sort_keys`, made with `zeros_are_equal=False`; NaNs become the usual NaN."""
     if dtype not in FLOATS:
         return keys.astype(dtype)
@@ -115,7 +115,7 @@ def of_sort_keys(keys: Array, dtype: Any) -> Array:
     return select_exactly(is_number, numbers, jnp.full_like(numbers, np.nan))
 
 
-def copy_partitioned(
+def copy_with_auto_axes(
     inputs: Sequence[Array], sizes: Sequence[int], move: Callable[..., Array], *numbers: Array
 ) -> Array:
     """Calls `move(*inputs, *numbers)`, whose result has `sizes` and the rank of the inputs.
@@ -125,7 +125,7 @@ def copy_partitioned(
     check_sizes(sizes)
     operands = [(x, dimension_axes(x)) for x in (*inputs, *numbers)]
     copy = lambda *arrays: copy_exactly(lambda floats, _: move(*floats), arrays)  # noqa: E731
-    return call_partitioned(copy, operands, result_axes(inputs, sizes))
+    return call_with_auto_axes(copy, operands, result_axes(inputs, sizes))
 
 
 def check_sizes(sizes: Sequence[int]) -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 from jax import lax
 
-from dmljax.foundation.sharding import vary_alike
+from dmljax.foundation.sharding import match_varying_axes
 
 R = TypeVar("R")  # an array, or a tree of arrays
 
@@ -25,10 +25,10 @@ def choose(
     Inside `jax.shard_map`, the result varies over the mesh as the operands do, even if one of the functions ignores
     them, as for rows of one element.
     """
-    operands = vary_alike(operands)
+    operands = match_varying_axes(operands)
 
     def varying(lowering: Callable[..., R]) -> Callable[..., R]:
-        return lambda *operands: vary_alike(lowering(*operands), operands)
+        return lambda *operands: match_varying_axes(lowering(*operands), operands)
 
     by_device = {"cpu": cpu, "cuda": gpu, "rocm": gpu, "tpu": tpu}
     by_platform = {platform: varying(lowering) for platform, lowering in by_device.items() if lowering is not None}

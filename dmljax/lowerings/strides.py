@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.foundation.sharding import call_partitioned
+from dmljax.foundation.sharding import call_with_auto_axes
 from dmljax.types import bits_of
 
 
@@ -46,7 +46,7 @@ def _nest(sizes: Sequence[int], strides: Sequence[int]) -> _Nest | None:
 def read_strided(buffer: Array, sizes: Sequence[int], strides: Sequence[int]) -> Array:
     """The array of `sizes` whose elements lie in a flat buffer at `strides`, with zeros beyond the buffer's end."""
     read = partial(_read, sizes=tuple(sizes), strides=tuple(strides))
-    return call_partitioned(read, [(buffer, [None])], [None] * len(sizes))
+    return call_with_auto_axes(read, [(buffer, [None])], [None] * len(sizes))
 
 
 def _read(buffer: Array, *, sizes: tuple[int, ...], strides: tuple[int, ...]) -> Array:
@@ -67,7 +67,7 @@ def write_strided(x: Array, strides: Sequence[int], size: int) -> Array:
     No two elements may share a place.
     """
     write = partial(_write, strides=tuple(strides), size=size)
-    return call_partitioned(write, [(x, [None] * x.ndim)], [None])
+    return call_with_auto_axes(write, [(x, [None] * x.ndim)], [None])
 
 
 def _write(x: Array, *, strides: tuple[int, ...], size: int) -> Array:

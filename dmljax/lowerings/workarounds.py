@@ -1,6 +1,6 @@
 """Workarounds for XLA, which fuses, reassociates and recomputes arithmetic, and misreads windows of padding.
 
-On a CPU, JAX 0.8.0, 0.10.2 and 0.12.0.1, the newest tried, need all of them except `in_memory_bits`. Results are the
+On a CPU, JAX 0.8.0, 0.10.2 and 0.12.0.1, the newest tried, need all of them except `materialize_bits`. Results are the
 same without it; we have not measured since 0.10.2 whether they still take longer.
 """
 
@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.lowerings.numbers.derivatives import with_derivatives, with_jvps
-from dmljax.lowerings.numbers.floats import layout
+from dmljax.lowerings.numbers.derivatives import custom_derivatives, custom_jvps
+from dmljax.lowerings.numbers.floats import float_layout
 
 
-@with_derivatives(lambda a, b: b, lambda a, b: a)
+@custom_derivatives(lambda a, b: b, lambda a, b: a)
 def product(a: Array, b: Array) -> Array:
     """`a * b`, rounded to its type even inside a sum.
 
@@ -25,7 +25,7 @@ def round_to_type(x: Array) -> Array:
     """`x`, bit for bit, rounded to its type even inside a sum; as in `product`, a select does that."""
     if not jnp.issubdtype(x.dtype, jnp.floating):
         return x
-    integer, _, _ = layout(x.dtype)
+    integer, _, _ = float_layout(x.dtype)
     bits, sign = lax.bitcast_convert_type(x, integer), np.array(np.iinfo(integer).min, integer)
     return lax.bitcast_convert_type(jnp.where(bits < 0, (bits & ~sign) | sign, bits), x.dtype)
 
@@ -38,7 +38,7 @@ def _quotient_of_tangent(tangent: Array, a: Array, b: Array) -> Array:
 QUOTIENT_JVPS = _quotient_of_tangent, lambda tangent, a, b: tangent * -quotient(quotient(a, b), b)
 
 
-@with_jvps(*QUOTIENT_JVPS)
+@custom_jvps(*QUOTIENT_JVPS)
 def quotient(a: Array, b: Array) -> Array:
     """`a / b`, rounded once; `a` must have the shape of the result.
 
@@ -49,8 +49,8 @@ def quotient(a: Array, b: Array) -> Array:
     return lax.div(jnp.where(jnp.isnan(b), b, a), jnp.where(jnp.isnan(a), a, b))
 
 
-@with_jvps(lambda tangent, x: tangent)
-def in_memory(x: Array) -> Array:
+@custom_jvps(lambda tangent, x: tangent)
+def materialize(x: Array) -> Array:
     """Materializes `x`, so that it is computed once for all loops that read it; subnormal numbers may become zero.
 
     XLA recomputes a sum or product in every loop that reads it, and may round it differently there. It does not
@@ -59,9 +59,9 @@ def in_memory(x: Array) -> Array:
     return quotient(x, jnp.ones_like(x))
 
 
-@with_jvps(lambda tangent, x: tangent)
-def in_memory_bits(x: Array) -> Array:
-    """Materializes `x`, bit for bit, where `in_memory` is not enough. It takes longer, so use it for few elements.
+@custom_jvps(lambda tangent, x: tangent)
+def materialize_bits(x: Array) -> Array:
+    """Materializes `x`, bit for bit, where `materialize` is not enough. It takes longer, so use it for few elements.
 
     Inside loops, XLA does recompute a quotient of floats, but not of integers.
     """
@@ -69,7 +69,7 @@ def in_memory_bits(x: Array) -> Array:
     return lax.bitcast_convert_type(lax.div(bits, _hidden_zero(bits) | 1), x.dtype)
 
 
-def bfloat16_of(bits: Array) -> Array:
+def bits_to_bfloat16(bits: Array) -> Array:
     """The bfloat16 with these bits, computed last by an integer operation on a CPU.
 
     XLA fuses a move and this conversion into one loop. LLVM then moves bfloat16 again, through float32 if the processor
@@ -84,7 +84,7 @@ def _hidden_zero(bits: Array) -> Array:
     return square & (square >> 2) & 1
 
 
-def overlap(image: range, windows: range, taps: range) -> tuple[range, range, range]:
+def crop_to_overlap(image: range, windows: range, taps: range) -> tuple[range, range, range]:
     """Cuts off the ends of an image, of windows and of their taps that meet nothing; a range is empty if nothing meets.
 
     A tap meets an element where `window + tap` is the element's position. An end of the image that is shorter than a
@@ -101,9 +101,9 @@ def overlap(image: range, windows: range, taps: range) -> tuple[range, range, ra
     """
     while image and windows and taps:
         cut = (
-            _within(image, windows[0] + taps[0], windows[-1] + taps[-1] + windows.step - 1),
-            _within(windows, image[0] - taps[-1], image[-1] - taps[0]),
-            _within(taps, image[0] - windows[-1], image[-1] - windows[0]),
+            _clip_range(image, windows[0] + taps[0], windows[-1] + taps[-1] + windows.step - 1),
+            _clip_range(windows, image[0] - taps[-1], image[-1] - taps[0]),
+            _clip_range(taps, image[0] - windows[-1], image[-1] - windows[0]),
         )
         if cut == (image, windows, taps):
             break
@@ -111,7 +111,7 @@ def overlap(image: range, windows: range, taps: range) -> tuple[range, range, ra
     return image, windows, taps
 
 
-def _within(places: range, low: int, high: int) -> range:
+def _clip_range(places: range, low: int, high: int) -> range:
     """The places in [low, high]."""
     first, last = -((places.start - low) // places.step), (high - places.start) // places.step
     return places[max(first, 0) : max(last + 1, 0)]

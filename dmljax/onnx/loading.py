@@ -14,7 +14,13 @@ from dmljax.foundation.progress import BYTES, report
 from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph
 from dmljax.onnx.graph.reader import Reader, read_model
 from dmljax.onnx.graph.saving import copy_proto, drop_weights
-from dmljax.onnx.handlers.finder import Finder, deciding_names, draws_numbers, require_handlers, require_no_circles
+from dmljax.onnx.handlers.finder import (
+    Finder,
+    find_deciding_names,
+    has_random_nodes,
+    require_handlers,
+    require_no_circles,
+)
 from dmljax.onnx.handlers.registry import LARGEST
 from dmljax.onnx.rewrites.joining import constants_of_masks, join_attention
 from dmljax.onnx.rewrites.loaded_graph import LoadedGraph
@@ -53,14 +59,14 @@ def load_graph(
     graph = reader.read(proto.graph)
     report("checking the model")
     require_handlers(finder, graph)
-    is_random = draws_numbers(finder, graph)
+    is_random = has_random_nodes(finder, graph)
     graph, origins = revise(_store_constant_nodes(graph))
     bounds = _bounds(graph, maximum_sizes)
     fixed = _convert_constants(graph, constants)
     known = {**graph.constants, **fixed}
     defaults = tuple(tensor for tensor in graph.inputs if tensor.name in graph.constants and tensor.name not in fixed)
     names_of_defaults = {tensor.name for tensor in defaults}
-    deciding, leading = deciding_names(graph, finder, known.keys() - names_of_defaults)
+    deciding, leading = find_deciding_names(graph, finder, known.keys() - names_of_defaults)
     joined = join_attention(graph, finder.find)
     constant = {*fixed, *names_of_defaults, *deciding} | constants_of_masks(joined, known)
     names = [name for name, value in known.items() if name not in constant and _is_weight(value, name in leading)]

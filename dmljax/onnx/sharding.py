@@ -37,7 +37,7 @@ _TABLES = {"EmbedLayerNormalization": ((2,), (3,), (4,)), "Gather": ((0,),), "Ga
 # then share the work of whichever experts are chosen, and no weights move; few experts per token keep few devices busy.
 _EXPERTS = {"MoE": ((2, 3, 6, 7), (4,)), "QMoE": ((2, 3, 4, 8, 9, 10, 11, 13), (5, 6, 12))}
 _RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
-_OF_CHANNELS = frozenset({"BatchNormalization", "InstanceNormalization"})
+_CHANNEL_OPERATORS = frozenset({"BatchNormalization", "InstanceNormalization"})
 
 # Each device looks up its own rows of a divided table, and one sum over the devices joins them. Beside the sums of this
 # many products that is at most 5 % more to exchange.
@@ -122,7 +122,7 @@ def _place(node: Node, is_elementwise: bool, weights: _DividedWeights, places: M
     place = next((places[name] for name in node.inputs if name in places), None)
     if place is None or node.operator in _WITH_ALL_FEATURES:
         return None
-    if node.operator in _OF_CHANNELS:
+    if node.operator in _CHANNEL_OPERATORS:
         for name in node.inputs[1:]:
             weights.divide(name, 0)
         return place

@@ -45,25 +45,25 @@ class Expression:
         return add_operator(directml.ElementWiseNegateDesc, {"input": self})["output"]
 
     def __add__(self, other: Any) -> "Expression":
-        return self._with(directml.ElementWiseAddDesc, other, lambda x: (1.0, x))
+        return self._combine(directml.ElementWiseAddDesc, other, lambda x: (1.0, x))
 
     def __radd__(self, other: Any) -> "Expression":
         return self._scale(1.0, other)
 
     def __sub__(self, other: Any) -> "Expression":
-        return self._with(directml.ElementWiseSubtractDesc, other, lambda x: (1.0, -x))
+        return self._combine(directml.ElementWiseSubtractDesc, other, lambda x: (1.0, -x))
 
     def __rsub__(self, other: Any) -> "Expression":
         return self._scale(-1.0, other)
 
     def __mul__(self, other: Any) -> "Expression":
-        return self._with(directml.ElementWiseMultiplyDesc, other, lambda x: (x, 0.0))
+        return self._combine(directml.ElementWiseMultiplyDesc, other, lambda x: (x, 0.0))
 
     def __rmul__(self, other: Any) -> "Expression":
         return self._scale(other, 0.0)
 
     def __truediv__(self, other: Any) -> "Expression":
-        return self._with(directml.ElementWiseDivideDesc, other, lambda x: (np.float32(1) / np.float32(x), 0.0))
+        return self._combine(directml.ElementWiseDivideDesc, other, lambda x: (np.float32(1) / np.float32(x), 0.0))
 
     def __rtruediv__(self, other: Any) -> "Expression":
         # The binding uses RECIP with a scale of `other`, although by its page that is 1 / (other * self).
@@ -91,7 +91,7 @@ class Expression:
     def __imod__(self, other: Any) -> "Expression":
         return self._become(self % other)
 
-    def _with(self, operator: type[Operator], other: Any, scale_bias: Callable[[Any], Any]) -> "Expression":
+    def _combine(self, operator: type[Operator], other: Any, scale_bias: Callable[[Any], Any]) -> "Expression":
         if isinstance(other, Expression):
             return _binary(operator, self, other)
         return self._scale(*scale_bias(_number(other)))

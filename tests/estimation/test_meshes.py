@@ -15,7 +15,7 @@ from helpers import FULL
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P
 
 from dmljax import multihead_attention
-from dmljax.lowerings.numbers.few_bits import Weights, product_with
+from dmljax.lowerings.numbers.few_bits import Weights, multiply_by_weights
 
 for module in ("libtpu", "jax_cuda12_plugin"):
     pytest.importorskip(module, reason="the extra `accelerators` is not installed")
@@ -136,6 +136,6 @@ def test_operations_with_kernels_compile_for_several_tpus() -> None:
     scales, zeros = array((2048, 32), jnp.bfloat16, "model"), array((1, 1), np.uint8)
 
     def product(rows: Any, *arrays: Any) -> Any:
-        return product_with(rows, Weights(*arrays), 4)
+        return multiply_by_weights(rows, Weights(*arrays), 4)
 
     assert meshes.use_of(jax.jit(product).lower(rows, codes, scales, zeros).compile()).exchanged == 0

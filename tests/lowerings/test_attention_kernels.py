@@ -287,7 +287,7 @@ def test_programs_share_the_keys_of_few_queries(
     expected = jax.jit(attended)(*arrays)
     kernels_for("gpu")
     monkeypatch.setattr(lowerings, "_FEWEST_IN_KERNELS", 4)
-    monkeypatch.setattr(lowerings, "_FEWEST_IN_SHARES", 15)  # two shares of 75
+    monkeypatch.setattr(lowerings, "_FEWEST_IN_SPLITS", 15)  # two splits of 75
     agree(jax.jit(lambda *arrays: attended(*arrays))(*arrays), expected, np.float32)
 
 
@@ -366,7 +366,7 @@ def test_each_device_has_a_kernel_for_its_batches_and_heads(
     kernels_for("gpu")
     if shares > 1:
         monkeypatch.setattr(lowerings, "_FEWEST_IN_KERNELS", 9)
-        monkeypatch.setattr(lowerings, "_FEWEST_IN_SHARES", 8 // shares)
+        monkeypatch.setattr(lowerings, "_FEWEST_IN_SPLITS", 8 // shares)
     rows = NamedSharding(mesh, P("batch", None, "heads"))
     placed = [*(jax.device_put(x, rows) for x in operands), jax.device_put(ends, NamedSharding(mesh, P("batch")))]
     with jax.set_mesh(mesh):

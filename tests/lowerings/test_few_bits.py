@@ -13,7 +13,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 from dmljax.lowerings.kernels import few_bits as few_bits_kernels
 from dmljax.lowerings.numbers import few_bits
-from dmljax.lowerings.numbers.few_bits import Weights, product_with, unpack
+from dmljax.lowerings.numbers.few_bits import Weights, multiply_by_weights, unpack
 
 RNG = np.random.default_rng(5)
 PLATFORMS = ("cpu", "gpu", "tpu")
@@ -83,7 +83,7 @@ def test_products_equal_numpys_on_every_platform(case: Any, lower_for: Callable[
     # Integers on a CPU do not round weights to 16 bits, and a TPU's kernel rounds all factors to them.
     is_rounded = dtype != "float32" or (platform == "tpu" and shape[-1] % 256 == 0)
     unit = float(jnp.finfo(jnp.bfloat16 if platform == "tpu" else dtype).eps) if is_rounded else 1e-6
-    agree(jax.jit(partial(product_with, bits=bits))(a, weights), expected_product(a, weights, bits), unit)
+    agree(jax.jit(partial(multiply_by_weights, bits=bits))(a, weights), expected_product(a, weights, bits), unit)
 
 
 @GATE
@@ -97,7 +97,7 @@ def test_scales_of_float16_are_read_from_their_bits() -> None:
 def test_many_blocks_are_divided_among_programs(lower_for: Callable[[str], None]) -> None:
     weights, a = weights_of(5, 20, 64, 4), jnp.asarray(RNG.standard_normal((2, 1280)), np.float32)
     lower_for("gpu")
-    agree(jax.jit(partial(product_with, bits=4))(a, weights), expected_product(a, weights, 4))
+    agree(jax.jit(partial(multiply_by_weights, bits=4))(a, weights), expected_product(a, weights, 4))
 
 
 @pytest.mark.parametrize("size", few_of([16, 32, 128], 128))
@@ -108,7 +108,7 @@ def test_integers_on_a_cpu_are_as_accurate_as_floats(size: int) -> None:
     expected = expected_product(a, weights, 4)
     errors = [
         np.asarray(jax.jit(partial(lowering, 4, None))(a, *weights)) - expected
-        for lowering in (few_bits._by_integers, few_bits._by_planes)
+        for lowering in (few_bits._multiply_integers, few_bits._multiply_planes)
     ]
     rms = [np.sqrt(np.mean((error / np.abs(expected).max(-1, keepdims=True)) ** 2)) for error in errors]
     assert rms[0] < 4 * rms[1]  # 3.5 times for blocks of 128 on JAX 0.8.0, and less than once for smaller ones
@@ -118,7 +118,7 @@ def test_zeros_and_numbers_that_are_not_finite_stay_so() -> None:
     weights = weights_of(4, 2, 16, 4, "one")
     a = np.ones((4, 32), np.float32)
     a[0], a[1, 3], a[2, 20], a[3] = 0, np.nan, np.inf, 1e-42
-    actual = np.asarray(jax.jit(partial(product_with, bits=4))(jnp.asarray(a), weights))
+    actual = np.asarray(jax.jit(partial(multiply_by_weights, bits=4))(jnp.asarray(a), weights))
     np.testing.assert_array_equal(actual[0], 0)
     assert not np.isfinite(actual[1:3]).any()
     assert np.isfinite(actual[3]).all()
@@ -126,7 +126,7 @@ def test_zeros_and_numbers_that_are_not_finite_stay_so() -> None:
 
 def grads_of(a: Any, weights: Weights) -> Any:
     def summed(a: Any, scales: Any) -> Any:
-        return jnp.sum(jnp.sin(product_with(a, weights._replace(scales=scales), 4)))
+        return jnp.sum(jnp.sin(multiply_by_weights(a, weights._replace(scales=scales), 4)))
 
     return jax.value_and_grad(summed, (0, 1))(a, weights.scales)
 
@@ -137,7 +137,7 @@ def test_derivatives_are_those_of_the_formula(platform: str, lower_for: Callable
     weights, a = weights_of(6, 8, 16, 4), jnp.asarray(RNG.standard_normal((2, 128)), jnp.bfloat16).astype(np.float32)
 
     def by_formula(a: Any, scales: Any) -> Any:
-        return jnp.sum(jnp.sin(few_bits._by_planes(4, None, a, weights.codes, scales, weights.zeros)))
+        return jnp.sum(jnp.sin(few_bits._multiply_planes(4, None, a, weights.codes, scales, weights.zeros)))
 
     floats = a, weights.scales
     expected, second = jax.jit(
@@ -159,7 +159,7 @@ def test_batches_of_rows_and_weights_equal_a_loop(platform: str, lower_for: Call
     a = jnp.asarray(RNG.standard_normal((3, 2, 32)), np.float32)
     one, several = weights_of(6, 2, 16, 4), [weights_of(6, 2, 16, 4) for _ in range(3)]
     lower_for(platform)
-    multiply = partial(product_with, bits=4)
+    multiply = partial(multiply_by_weights, bits=4)
     agree(jax.jit(jax.vmap(multiply, (0, None)))(a, one), np.stack([expected_product(x, one, 4) for x in a]))
     stacked = Weights(*map(jnp.stack, zip(*several, strict=True)))
     pairs = zip(a, several, strict=True)
@@ -188,7 +188,7 @@ def test_devices_have_columns_or_blocks(where: Any, divided: str, lower_for: Cal
     placed = Weights(*(jax.device_put(x, NamedSharding(mesh, spec)) for x, spec in zip(weights, specs, strict=True)))
     a_there = jax.device_put(a, NamedSharding(mesh, of_a))
     lower_for(platform)
-    multiply = jax.jit(partial(product_with, bits=4))
+    multiply = jax.jit(partial(multiply_by_weights, bits=4))
     agree(multiply(a_there, placed), expected_product(a, weights, 4))
     exchanged = collectives(multiply.lower(a_there, placed).compile())
     assert {name for name, _ in exchanged} <= ({"all-reduce"} if divided == "blocks" else set())
@@ -204,7 +204,7 @@ def test_a_loop_on_a_cpu_does_not_unpack_codes_before_it() -> None:
     weights, a = weights_of(256, 8, 32, 4), jnp.ones((1, 256), np.float32)
 
     def loop(a: Any, weights: Weights) -> Any:
-        return jax.lax.fori_loop(0, 4, lambda _, a: a + 1e-3 * product_with(a, weights, 4), a)
+        return jax.lax.fori_loop(0, 4, lambda _, a: a + 1e-3 * multiply_by_weights(a, weights, 4), a)
 
     memory: Any = jax.jit(loop).lower(a, weights).compile().memory_analysis()
     assert memory.temp_size_in_bytes < weights.codes.size  # unpacked codes have 8 times as many
@@ -216,11 +216,11 @@ def test_precise_products_are_not_rounded(dtype: Any, lower_for: Callable[[str],
     weights, a = weights_of(21, 8, 32, 4, dtype=dtype), jnp.asarray(RNG.standard_normal((2, 256)), dtype)
     lower_for("tpu")
     with jax.default_matmul_precision("highest"):
-        agree(jax.jit(partial(product_with, bits=4))(a, weights), expected_product(a, weights, 4))
+        agree(jax.jit(partial(multiply_by_weights, bits=4))(a, weights), expected_product(a, weights, 4))
 
 
 @pytest.mark.parametrize(("platform", "call"), [("cuda", "triton"), ("tpu", "tpu_custom_call")])
 def test_few_rows_are_one_kernel(platform: str, call: str) -> None:
     weights, a = weights_of(256, 8, 32, 4, "one", np.float16), jnp.ones((4, 256), np.float16)
-    traced = jax.jit(partial(product_with, bits=4)).trace(a, weights)
+    traced = jax.jit(partial(multiply_by_weights, bits=4)).trace(a, weights)
     assert call in traced.lower(lowering_platforms=(platform,)).as_text()

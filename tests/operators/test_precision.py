@@ -19,7 +19,7 @@ import dmljax
 from dmljax import directml, pydirectml
 from dmljax.directml import OPERATORS
 from dmljax.dxdispatch.networks import SizedNetwork
-from dmljax.lowerings.numbers.few_bits import Weights, product_with
+from dmljax.lowerings.numbers.few_bits import Weights, multiply_by_weights
 from dmljax.onnx import load
 
 MATRIX = jax.ShapeDtypeStruct((4, 4), np.float32)
@@ -121,7 +121,7 @@ def attention_of_16_bits(x: Any) -> Any:
 
 def product_with_4_bits(x: Any) -> Any:
     weights = Weights(jnp.ones((16, 8, 16), np.uint8), jnp.ones((16, 8), np.float16), jnp.ones((1, 1), np.uint8))
-    return product_with(x[0], weights, 4)
+    return multiply_by_weights(x[0], weights, 4)
 
 
 @pytest.mark.parametrize("function", [attention_of_16_bits, product_with_4_bits])

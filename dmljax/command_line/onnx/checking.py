@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from dmljax.command_line.onnx.open_caches import open_caches, sizes_of_inputs
 from dmljax.command_line.onnx.provider import left_to_cpu
 from dmljax.errors import DmlError, MissingFile, Problem
-from dmljax.foundation.checks import find_damaged
+from dmljax.foundation.checks import find_nonfinite
 from dmljax.onnx.diffusion.model import PARTS, file_of, read_diffusion_settings, require_names, vocabulary_of
 from dmljax.onnx.diffusion.schedulers import scheduler_of
 from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph, TensorType
@@ -143,7 +143,7 @@ def _check_file(path: str | Path, loading: Callable[[], Model]) -> _ModelCheck:
         model = loading()
         caches = open_caches(model)
         refusals = find_refusals(loaded_graph(model), lambda size: sizes_of_inputs(model, caches, size))
-        problems = [*map(str, (*refusals, *find_damaged(model.weights)))]
+        problems = [*map(str, (*refusals, *find_nonfinite(model.weights)))]
     except MissingFile as error:
         if not error.problems[0].path:  # the model itself is missing
             raise

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dmljax.descriptors.members import NOT_FINITE
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.foundation.checks import element
+from dmljax.foundation.checks import element_path
 from dmljax.text import show
 from dmljax.types import FLOATS, DataType
 
@@ -24,7 +24,7 @@ def convert(
     dtype = data_type.dtype
 
     def refuse(index: int, rule: str) -> None:
-        where = element(name, index) if is_list else name
+        where = element_path(name, index) if is_list else name
         raise InvalidDesc(Problem(where, f"must be {rule} for {data_type.name}", show(values[index])))
 
     if dtype not in FLOATS:

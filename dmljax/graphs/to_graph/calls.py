@@ -71,7 +71,7 @@ class OperatorCall:
             return [self._product()]
         if self.name.startswith("ELEMENT_WISE_") or self.name == "ACTIVATION_PARAMETERIZED_RELU":
             return [self.elementwise()]
-        return self.spatial() if self.operator.has_images else self.of_one_rank()
+        return self.spatial() if self.operator.has_images else self.convert_at_one_rank()
 
     def argument(self, name: str) -> Any:
         return self.statics[name] if name in self.statics else self.arrays[name]
@@ -145,7 +145,7 @@ class OperatorCall:
             return self.builder.elementwise(self.operator, *views, dtype=dtype, **attributes)
         raise NoOperator("must broadcast to the output", join_sizes(sizes))
 
-    def of_one_rank(self) -> list[View]:
+    def convert_at_one_rank(self) -> list[View]:
         """Prepends dimensions of size 1 so that all tensors have the same rank."""
         inputs, outputs = self.inputs(), self._present_outputs()
         cells, views = self.level, [view for _, view in walk_tensors(inputs)]
@@ -266,7 +266,7 @@ def _pixels_call(call: OperatorCall) -> list[View]:
     """
     inputs, ((dtype, sizes),) = call.inputs(), call.outputs
     if len(sizes) == 4:
-        return call.of_one_rank()
+        return call.convert_at_one_rank()
 
     def image(view: View) -> View:
         sizes_of_view = with_leading_ones(view.sizes, len(sizes))
@@ -292,7 +292,7 @@ def _attention_call(call: OperatorCall) -> list[View]:
         if view is not None and is_spread:
             mask = call.builder.cast(view, np.int32) if field == "mask" else view
             call.arrays[field] = mask.broadcast((batch, heads, queries, view.sizes[-1]))
-    return call.of_one_rank()
+    return call.convert_at_one_rank()
 
 
 _HEADS = {"MULTIHEAD_ATTENTION": "head_count", "MULTIHEAD_ATTENTION1": "query_head_count"}
@@ -302,7 +302,7 @@ def _quantized_sum_call(call: OperatorCall) -> list[View]:
     """Broadcasts the operands, because DirectML's quantized sum does not."""
     for field in ("a", "b"):
         call.arrays[field] = call.arrays[field].broadcast(call.outputs[0][1])
-    return call.of_one_rank()
+    return call.convert_at_one_rank()
 
 
 def _dequantize_call(call: OperatorCall) -> list[View]:
@@ -310,7 +310,7 @@ def _dequantize_call(call: OperatorCall) -> list[View]:
     x, *parameters = (view for view in call.arrays.values() if view is not None)
     is_in_blocks = any({*with_leading_ones(parameter.sizes, len(x.sizes))} - {1, *x.sizes} for parameter in parameters)
     if is_in_blocks or desc_of(x.dtype, (1,)).data_type in call.level["input"].data_types:
-        return call.of_one_rank()
+        return call.convert_at_one_rank()
     dtype = call.outputs[0][0]
     return [call.builder.elementwise(directml.ElementWiseDequantizeLinearDesc, x, *parameters, dtype=dtype)]
 
@@ -323,7 +323,7 @@ def _nonzero_call(call: OperatorCall) -> list[View]:
         raise NoOperator("must fill with 0", call.statics["fill_value"])
     whole = max(rows, math.prod(x.sizes))
     call.outputs = [count, (dtype, (*batch, whole, columns))]
-    number, coordinates = call.of_one_rank()
+    number, coordinates = call.convert_at_one_rank()
     return [number, replace(coordinates, sizes=(*batch, rows, columns))]
 
 

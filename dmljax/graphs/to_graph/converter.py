@@ -55,7 +55,7 @@ class Converter(Builder):
             try:
                 results = [
                     _view_as(result, var.aval)
-                    for var, result in zip(equation.outvars, self._equation(equation, operands), strict=True)
+                    for var, result in zip(equation.outvars, self._convert_equation(equation, operands), strict=True)
                 ]
             except (DmlError, NoOperator) as error:
                 self._refuse(equation, error)
@@ -72,7 +72,7 @@ class Converter(Builder):
         else:
             self.problems.append(Problem((*self.place, operation), *error.args))
 
-    def _equation(self, equation: Any, views: list[View]) -> Sequence[View]:
+    def _convert_equation(self, equation: Any, views: list[View]) -> Sequence[View]:
         params = equation.params
         call = self.calls.get(params.get("name", ""))
         outputs = [(var.aval.dtype, var.aval.shape) for var in equation.outvars]
@@ -80,12 +80,12 @@ class Converter(Builder):
             try:
                 return OperatorCall(self, call, views, outputs).results()
             except (DmlError, NoOperator):
-                results = self._without_operator(equation, views)
+                results = self._convert_formula(equation, views)
                 if results is None:
                     raise
                 return results
         name = equation.primitive.name
-        if name in _TRANSPARENT and _inner(equation) is not None:
+        if name in _TRANSPARENT and _called_jaxpr(equation) is not None:
             return self._inline(equation, views)
         if name not in MOVES and self._is_evaluated(equation, views):
             return self._evaluate_now(equation, views)
@@ -99,10 +99,10 @@ class Converter(Builder):
         return results if isinstance(results, list) else [results]
 
     def _inline(self, equation: Any, views: Sequence[View]) -> list[View]:
-        inner = _inner(equation)
+        inner = _called_jaxpr(equation)
         return self._evaluate(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), views)
 
-    def _without_operator(self, equation: Any, views: Sequence[View]) -> list[View] | None:
+    def _convert_formula(self, equation: Any, views: Sequence[View]) -> list[View] | None:
         """Converts a call's formula instead, because its operator refused the call; None if that is refused too."""
         if self._is_evaluated(equation, views):
             return self._evaluate_now(equation, views)
@@ -168,7 +168,7 @@ def _counts_of_scan(equation: Any) -> tuple[int, int]:
     return inputs - carries, carries
 
 
-def _inner(equation: Any) -> Any:
+def _called_jaxpr(equation: Any) -> Any:
     """The program that an equation calls, if any."""
     return next((equation.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in equation.params), None)
 

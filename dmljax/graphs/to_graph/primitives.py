@@ -46,7 +46,7 @@ def _broadcast_in_dim(builder: Builder, params: Any, outputs: Sequence[Output], 
 
 
 @_converts("copy", "stop_gradient", "sharding_constraint", "optimization_barrier")
-def _same(builder: Builder, params: Any, outputs: Any, *views: View) -> list[View]:
+def _pass_through(builder: Builder, params: Any, outputs: Any, *views: View) -> list[View]:
     return [*views]
 
 
@@ -404,7 +404,7 @@ def _scatter(
         coordinates = builder.reshape(indices.transpose([*rows, len(rows)]), (batch, count, len(scattered_axes)))
         summands = builder.elementwise(
             directml.ElementWiseIfDesc,
-            _is_at(builder, coordinates, [x.sizes[i] for i in scattered_axes]),
+            _match_places(builder, coordinates, [x.sizes[i] for i in scattered_axes]),
             builder.reshape(blocks, (batch, count, 1, window)),
             builder.local_constant(neutral(x.dtype), x.dtype),
         )
@@ -417,7 +417,7 @@ def _scatter(
     return convert
 
 
-def _is_at(builder: Builder, coordinates: View, sizes: Sequence[int]) -> View:
+def _match_places(builder: Builder, coordinates: View, sizes: Sequence[int]) -> View:
     """Whether coordinates {batch, updates, dimension} name each place of these sizes; adds a third axis of places."""
     *rows, count = coordinates.sizes
     places = builder.local_constant(np.indices(sizes).reshape(count, -1).T, coordinates.dtype)

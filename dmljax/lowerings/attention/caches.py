@@ -23,11 +23,11 @@ def write_new(buffer: Array, new: Array, places: Array) -> Array:
     """
     batch, _, count, size = new.shape
     if any(map(is_symbolic, (batch, count, size))) or batch < 2 or count != 1 or size % 128 == 0:
-        return _at_once(buffer, new, places)
-    return choose(buffer, new, places, default=_at_once, tpu=_one_by_one)
+        return _write_by_scatter(buffer, new, places)
+    return choose(buffer, new, places, default=_write_by_scatter, tpu=_write_by_slices)
 
 
-def _at_once(buffer: Array, new: Array, places: Array) -> Array:
+def _write_by_scatter(buffer: Array, new: Array, places: Array) -> Array:
     def write(buffer: Array, new: Array, place: Array) -> Array:
         positions = place + lax.iota(jnp.int32, new.shape[1])
         positions = jnp.where(
@@ -39,18 +39,18 @@ def _at_once(buffer: Array, new: Array, places: Array) -> Array:
 
 
 @jax.custom_jvp
-def _one_by_one(buffer: Array, new: Array, places: Array) -> Array:
+def _write_by_slices(buffer: Array, new: Array, places: Array) -> Array:
     """Writes one new position of each row."""
-    return cast(Array, _row_by_row(buffer, new, places))
+    return cast(Array, _loop_over_rows(buffer, new, places))
 
 
-@_one_by_one.defjvp
-def _one_by_one_jvp(primals: Any, tangents: Any) -> Any:
-    return _one_by_one(*primals), _at_once(tangents[0], tangents[1], primals[2])
+@_write_by_slices.defjvp
+def _write_by_slices_jvp(primals: Any, tangents: Any) -> Any:
+    return _write_by_slices(*primals), _write_by_scatter(tangents[0], tangents[1], primals[2])
 
 
 @custom_vmap
-def _row_by_row(buffer: Array, new: Array, places: Array) -> Array:
+def _loop_over_rows(buffer: Array, new: Array, places: Array) -> Array:
     # A branch for rows without room, or a read of their elements, would copy the buffer.
     batch, _, room, _ = buffer.shape
     has_room = (places >= 0) & (places < room)
@@ -67,11 +67,11 @@ def _row_by_row(buffer: Array, new: Array, places: Array) -> Array:
     return cast(Array, lax.fori_loop(0, (count + at_once - 1) // at_once, write, buffer))
 
 
-@_row_by_row.def_vmap
+@_loop_over_rows.def_vmap
 def _batch(count: int, are_batched: Any, *arrays: Array) -> tuple[Array, bool]:
     every = [
         x if is_batched else jnp.broadcast_to(x, (count, *x.shape))
         for x, is_batched in zip(arrays, are_batched, strict=True)
     ]
-    result = _row_by_row(*(x.reshape(-1, *x.shape[2:]) for x in every))
+    result = _loop_over_rows(*(x.reshape(-1, *x.shape[2:]) for x in every))
     return result.reshape(every[0].shape), True

@@ -20,7 +20,7 @@ from jax import Array, lax
 
 from dmljax.foundation.dimensions import is_symbolic, replace_at
 from dmljax.foundation.precision import Precision
-from dmljax.foundation.sharding import may_be_sharded, vary_alike
+from dmljax.foundation.sharding import match_varying_axes, may_be_sharded
 from dmljax.lowerings.attention import fused as fused_attention
 from dmljax.lowerings.platform import choose
 from dmljax.types import widened
@@ -71,18 +71,18 @@ def attention(
     in_rows = ("query", *(_PASSED if keys_in_rows else ()))
     if axis_name is not None:
         arrays |= {"key": _join(keys, -2), "value": _join(values, -2)}
-        return _among_devices(axis_name, precision, chips, in_rows, arrays)
-    on_cpu, at_once = partial(_in_parts, precision), partial(_at_once, precision, keys_in_rows)
+        return _attend_among_devices(axis_name, precision, chips, in_rows, arrays)
+    on_cpu, at_once = partial(_attend_without_copy, precision), partial(_attend_at_once, precision, keys_in_rows)
     # The checkpoint keeps no scores for the derivative; a CPU keeps them unless it works in blocks. Within one program,
     # XLA reuses the scores.
     elsewhere = jax.checkpoint(at_once, prevent_cse=False)
     if _exceeds(_MOST_ON_CPU, *scores):
-        on_cpu = partial(_in_blocks, on_cpu, _MOST_ON_CPU, is_one_by_one=not may_be_sharded(keys[0]))
+        on_cpu = partial(_attend_in_blocks, on_cpu, _MOST_ON_CPU, is_one_by_one=not may_be_sharded(keys[0]))
     if _exceeds(_MOST_ELSEWHERE, *scores):
-        elsewhere = partial(_in_blocks, at_once, _MOST_ELSEWHERE)
-    kernels: dict[str, Any] = {chip: partial(_in_kernel, elsewhere, chip, in_rows) for chip in chips}
-    if "gpu" in {*fitting} - {*chips} and keys_in_rows and (count := _shares(scores[-1])) > 1:
-        kernels["gpu"] = partial(_in_shares, count, precision, in_rows)
+        elsewhere = partial(_attend_in_blocks, at_once, _MOST_ELSEWHERE)
+    kernels: dict[str, Any] = {chip: partial(_attend_in_kernel, elsewhere, chip, in_rows) for chip in chips}
+    if "gpu" in {*fitting} - {*chips} and keys_in_rows and (count := _count_splits(scores[-1])) > 1:
+        kernels["gpu"] = partial(_attend_in_splits, count, precision, in_rows)
     result: Array = choose(arrays, keys, values, cpu=on_cpu, default=elsewhere, **kernels)
     return result
 
@@ -126,7 +126,7 @@ def _fits_kernel(
     )
 
 
-def _in_kernel(
+def _attend_in_kernel(
     formula: Formula,
     chip: str,
     in_rows: tuple[str, ...],
@@ -156,19 +156,19 @@ def _operands(arrays: Arrays) -> Arrays:
     }
 
 
-_MOST_SHARES = 16
-_FEWEST_IN_SHARES = 256  # keys
+_MOST_SPLITS = 16
+_FEWEST_IN_SPLITS = 256  # keys
 
 
-def _shares(keys: int) -> int:
+def _count_splits(keys: int) -> int:
     """How many programs share the keys of a head if there are few queries."""
-    count = math.gcd(keys, _MOST_SHARES)
-    while count > 1 and keys // count < _FEWEST_IN_SHARES:
+    count = math.gcd(keys, _MOST_SPLITS)
+    while count > 1 and keys // count < _FEWEST_IN_SPLITS:
         count //= 2
     return count
 
 
-def _in_shares(
+def _attend_in_splits(
     count: int,
     precision: Any,
     in_rows: tuple[str, ...],
@@ -206,7 +206,7 @@ def _in_shares(
 # The formula
 
 
-def _at_once(
+def _attend_at_once(
     precision: Any, keys_in_rows: bool, arrays: Arrays, keys: Sequence[Array], values: Sequence[Array]
 ) -> Array:
     """Computes attention in the form that XLA fuses best on a GPU and a TPU."""
@@ -225,7 +225,7 @@ def _at_once(
     return jnp.moveaxis(result, 1, -2) if keys_in_rows else result
 
 
-def _in_parts(precision: Any, arrays: Arrays, keys: Sequence[Array], values: Sequence[Array]) -> Array:
+def _attend_without_copy(precision: Any, arrays: Arrays, keys: Sequence[Array], values: Sequence[Array]) -> Array:
     """Computes attention without copying past keys and values, which costs a CPU more than the products.
 
     With 1,023 past positions of 12 heads in a batch of 8, a step takes 23 ms on a CPU of two cores, and 53 ms with the
@@ -298,7 +298,7 @@ def _exceeds(most: int, *sizes: int) -> bool:
     return not any(map(is_symbolic, sizes)) and math.prod(sizes) > most
 
 
-def _in_blocks(
+def _attend_in_blocks(
     formula: Formula,
     most: int,
     arrays: Arrays,
@@ -311,33 +311,35 @@ def _in_blocks(
     arrays = arrays | {"key": _join(keys, -2), "value": _join(values, -2)}
 
     @jax.checkpoint  # so that the derivative computes a block again instead of keeping it
-    def of_block(block: Arrays) -> Array:
+    def attend_block(block: Arrays) -> Array:
         return formula(block, [block["key"]], [block["value"]])
 
-    of_all = partial(_over_queries, of_block, most)
+    of_all = partial(_map_query_blocks, attend_block, most)
     axes = [axis for axis in range(-arrays["key"].ndim, -2) if arrays["key"].shape[axis] > 1] if is_one_by_one else []
-    of_each = functools.reduce(lambda of_one, axis: partial(_over_axis, axis, of_one), reversed(axes), of_all)
+    of_each = functools.reduce(
+        lambda attend_index, axis: partial(_map_axis, axis, attend_index), reversed(axes), of_all
+    )
     return cast(Array, of_each(arrays))
 
 
-def _over_axis(axis: int, of_one: Callable[[Arrays], Array], arrays: Arrays) -> Array:
-    """Calls `of_one` for each index of an axis before the last two, in sequence."""
-    parts = {name: _blocks_of(x, axis, 1) for name, x in arrays.items() if x.ndim and x.shape[axis] > 1}
-    results = lax.map(lambda some: of_one(arrays | some), parts)
+def _map_axis(axis: int, attend_index: Callable[[Arrays], Array], arrays: Arrays) -> Array:
+    """Calls `attend_index` for each index of an axis before the last two, in sequence."""
+    parts = {name: _split_blocks(x, axis, 1) for name, x in arrays.items() if x.ndim and x.shape[axis] > 1}
+    results = lax.map(lambda some: attend_index(arrays | some), parts)
     return jnp.moveaxis(jnp.squeeze(results, axis), 0, axis)
 
 
-def _over_queries(of_block: Callable[[Arrays], R], most: int, arrays: Arrays) -> R:
-    """Calls `of_block` for each block of queries, in sequence, and joins the results."""
+def _map_query_blocks(attend_block: Callable[[Arrays], R], most: int, arrays: Arrays) -> R:
+    """Calls `attend_block` for each block of queries, in sequence, and joins the results."""
     query, key = arrays["query"], arrays["key"]
     whole = query.shape[-2]
     of_one_query = math.prod(jnp.broadcast_shapes(query.shape[:-2], key.shape[:-2])) * key.shape[-2]
     count = -(-whole // min(max(most // of_one_query, 1), _MOST_QUERIES))
     if count == 1:
-        return of_block(arrays)
+        return attend_block(arrays)
     size = -(-whole // count)  # the fewest blocks, which share the queries evenly
     blocks = {
-        name: _blocks_of(arrays[name], -2, size)
+        name: _split_blocks(arrays[name], -2, size)
         for name in _ALONG_QUERIES
         if name in arrays and arrays[name].shape[-2] > 1
     }
@@ -346,10 +348,10 @@ def _over_queries(of_block: Callable[[Arrays], R], most: int, arrays: Arrays) ->
         rows = jnp.moveaxis(results, 0, -3)
         return lax.slice_in_dim(rows.reshape(*rows.shape[:-3], -1, rows.shape[-1]), 0, whole, axis=-2)
 
-    return cast(R, jax.tree.map(join, lax.map(lambda some: of_block(arrays | some), blocks)))
+    return cast(R, jax.tree.map(join, lax.map(lambda some: attend_block(arrays | some), blocks)))
 
 
-def _blocks_of(x: Array, axis: int, size: int) -> Array:
+def _split_blocks(x: Array, axis: int, size: int) -> Array:
     """Blocks of `size` along `axis`, in a new first dimension; the last block is padded with its last element."""
     axis %= x.ndim
     count = -(-x.shape[axis] // size)
@@ -385,20 +387,20 @@ def _sums_of_block(precision: Any, arrays: Arrays) -> _Sums:
 
 def _sums_in_kernel(chip: str, precision: Any, in_rows: tuple[str, ...], operands: Arrays) -> _Sums:
     """Likewise, in a chip's kernel."""
-    result, lse = fused_attention.part_of_attention(_part(chip, precision, in_rows, operands), operands)
+    result, lse = fused_attention.part_of_attention(_part_spec(chip, precision, in_rows, operands), operands)
     highest, weight = lse[..., :1], jnp.exp(lse[..., 1:])
     is_empty = highest == -np.inf
     return _Sums(highest, *(jnp.where(is_empty, jnp.zeros_like(x), x) for x in (weight, result * weight)))
 
 
-def _part(chip: str, precision: Any, in_rows: tuple[str, ...], operands: Arrays) -> fused_attention.AttentionSpec:
+def _part_spec(chip: str, precision: Any, in_rows: tuple[str, ...], operands: Arrays) -> fused_attention.AttentionSpec:
     def formula(operands: Arrays) -> tuple[Array, ...]:
         return tuple(_sums_of_block(precision, operands))
 
     return fused_attention.AttentionSpec(chip, tuple(operands), in_rows, formula, is_part=True)
 
 
-def _no_sums(arrays: Arrays) -> _Sums:
+def _zero_sums(arrays: Arrays) -> _Sums:
     query, key, value = arrays["query"], arrays["key"], arrays["value"]
     batch, wide = jnp.broadcast_shapes(query.shape[:-2], key.shape[:-2]), widened(query.dtype)
     zero = jnp.broadcast_to(jnp.sum(jnp.zeros_like(query, wide), -1, keepdims=True), (*batch, query.shape[-2], 1))
@@ -445,10 +447,10 @@ class _Ring(NamedTuple):
 
     def sums(self, arrays: Arrays, device: Array) -> _Sums:
         """Sums over the keys in `arrays`, which come from `device`."""
-        arrays = _of_keys(arrays, device)
+        arrays = _slice_to_device(arrays, device)
         if self.chip is None:
-            of_block = jax.checkpoint(partial(_sums_of_block, self.precision))  # derivatives compute a block again
-            return cast(_Sums, _over_queries(of_block, self.most, arrays))
+            attend_block = jax.checkpoint(partial(_sums_of_block, self.precision))  # derivatives compute a block again
+            return cast(_Sums, _map_query_blocks(attend_block, self.most, arrays))
         return _sums_in_kernel(self.chip, self.precision, self.in_rows, _operands(arrays))
 
     def grads(self, floats: Arrays, others: Arrays, device: Array, of_all: _Sums, result: Array, grad: Array) -> Arrays:
@@ -465,18 +467,18 @@ class _Ring(NamedTuple):
             return cast(Arrays, vjp(grads_of_sums)[0])
 
         def operands_of(floats: Arrays) -> tuple[Arrays, Arrays]:
-            operands = _operands(_of_keys(floats | others, device))
+            operands = _operands(_slice_to_device(floats | others, device))
             return {name: operands[name] for name in floats}, operands
 
         some, vjp, operands = jax.vjp(operands_of, floats, has_aux=True)
         lse = jnp.concatenate([of_all.highest, jnp.log(of_all.weight)], -1)
         grad = grad.astype(operands["query"].dtype)  # exact: the result was rounded to this type
-        spec = _part(self.chip, self.precision, self.in_rows, operands)
+        spec = _part_spec(self.chip, self.precision, self.in_rows, operands)
         grads = fused_attention.grads_of_part(spec, operands, tuple(some), result, lse, grad)
         return cast(Arrays, vjp({name: x.astype(some[name].dtype) for name, x in grads.items()})[0])
 
 
-def _of_keys(arrays: Arrays, device: Array) -> Arrays:
+def _slice_to_device(arrays: Arrays, device: Array) -> Arrays:
     """Cuts the mask and the bias for all keys to the keys of one device."""
     count = arrays["key"].shape[-2]
     first = device * count
@@ -488,23 +490,23 @@ def _of_keys(arrays: Arrays, device: Array) -> Arrays:
     return arrays | cut | {name: arrays[name] - first for name in ("begin", "end") if name in arrays}
 
 
-def _among_devices(
+def _attend_among_devices(
     axis_name: str, precision: Any, chips: Sequence[str], in_rows: tuple[str, ...], arrays: Arrays
 ) -> Array:
     """Computes the attention to the keys of all devices along an axis of the mesh."""
     on_cpu, elsewhere = (_Ring(axis_name, precision, most) for most in (_MOST_ON_CPU, _MOST_IN_RING))
     kernels: dict[str, Any] = {
-        chip: partial(_in_ring, elsewhere._replace(chip=chip, in_rows=in_rows)) for chip in chips
+        chip: partial(_attend_in_ring, elsewhere._replace(chip=chip, in_rows=in_rows)) for chip in chips
     }
     # Each device gets its own blocks, even of an array that all of them share.
-    floats, others = _split_floats(vary_alike(arrays, lax.axis_index(axis_name)))
-    by_platform = {"cpu": partial(_in_ring, on_cpu), "default": partial(_in_ring, elsewhere)} | kernels
+    floats, others = _split_floats(match_varying_axes(arrays, lax.axis_index(axis_name)))
+    by_platform = {"cpu": partial(_attend_in_ring, on_cpu), "default": partial(_attend_in_ring, elsewhere)} | kernels
     result: Array = choose(floats, others, **by_platform)
     return result
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _in_ring(ring: _Ring, floats: Arrays, others: Arrays) -> Array:
+def _attend_in_ring(ring: _Ring, floats: Arrays, others: Arrays) -> Array:
     return _forward(ring, floats, others)[0]
 
 
@@ -515,7 +517,7 @@ def _forward(ring: _Ring, floats: Arrays, others: Arrays) -> tuple[Array, Any]:
         return sums.plus(ring.sums(arrays | block, device)), block
 
     block = {name: arrays[name] for name in _PASSED}
-    sums, _ = ring.walk(step, _no_sums(arrays), block)
+    sums, _ = ring.walk(step, _zero_sums(arrays), block)
     result = sums.total / sums.weight
     return result, (floats, others, sums, result)
 
@@ -536,7 +538,7 @@ def _backward(ring: _Ring, residuals: Any, grad: Array) -> tuple[Arrays, None]:
     return {name: x.astype(floats[name].dtype) for name, x in (state | grads).items()}, None
 
 
-_in_ring.defvjp(_forward, _backward)
+_attend_in_ring.defvjp(_forward, _backward)
 
 
 def _split_floats(arrays: Arrays) -> tuple[Arrays, Arrays]:

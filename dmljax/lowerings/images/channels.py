@@ -23,7 +23,7 @@ _channels_last = jax.make_user_context(default_value=False)
 _FEWEST_LAYERS = 2
 
 
-def network_of(layers: int) -> AbstractContextManager[Any]:
+def network_layout(layers: int) -> AbstractContextManager[Any]:
     """The context for tracing a network with this many windowed layers, such as convolutions and poolings."""
     context: AbstractContextManager[Any] = _channels_last(layers >= _FEWEST_LAYERS)
     return context
@@ -34,15 +34,13 @@ def are_channels_last() -> bool:
     return bool(_channels_last.value)
 
 
-def in_layout_of_network(
-    plain: Callable[[Array], Array], channels_last: Callable[[Array], Array], image: Array
-) -> Array:
+def choose_layout(plain: Callable[[Array], Array], channels_last: Callable[[Array], Array], image: Array) -> Array:
     """`plain(image)`, or in a network on a CPU, the result of `channels_last` on the image with channels last."""
     if not are_channels_last():
         return plain(image)
-    return choose(image, cpu=partial(with_channels_last, channels_last), default=plain)
+    return choose(image, cpu=partial(apply_channels_last, channels_last), default=plain)
 
 
-def with_channels_last(function: Callable[[Array], Array], image: Array) -> Array:
+def apply_channels_last(function: Callable[[Array], Array], image: Array) -> Array:
     """Calls a function of images with channels last, and moves the channels of its result to DirectML's place."""
     return jnp.moveaxis(function(jnp.moveaxis(image, 1, -1)), -1, 1)

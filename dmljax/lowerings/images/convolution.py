@@ -23,11 +23,11 @@ from dmljax.errors import Unsupported, require
 from dmljax.foundation.checks import INT_MAX
 from dmljax.foundation.dimensions import at_most, is_symbolic, replace_at
 from dmljax.foundation.open_sizes import fits
-from dmljax.lowerings.images.channels import with_channels_last
+from dmljax.lowerings.images.channels import apply_channels_last
 from dmljax.lowerings.images.columns import unfold_windows
 from dmljax.lowerings.images.windows import Window
 from dmljax.lowerings.platform import choose
-from dmljax.lowerings.workarounds import in_memory, overlap
+from dmljax.lowerings.workarounds import crop_to_overlap, materialize
 from dmljax.types import widened
 
 
@@ -123,7 +123,7 @@ def _overlap(window: Window) -> _Overlap | None:
         range(0, count * window.stride, window.stride),
         range(0, window.extent, window.dilation),
     )
-    parts = overlap(*all_ranges)
+    parts = crop_to_overlap(*all_ranges)
     if parts == all_ranges and min(start, window.end_padding) >= 0:
         return whole  # with padding that no window reads: a GPU's library takes only the same at both ends
     if not all(parts):
@@ -143,7 +143,7 @@ def _overlap(window: Window) -> _Overlap | None:
 
 @partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4))
 def _convolve_overlap(image: Array, filter: Array, spec: ConvSpec, sums: Any, is_on_cpu: bool) -> Array:
-    plain = partial(_general_dilated, spec=spec, sums=sums, layouts=_OF_LIBRARIES if is_on_cpu else _OF_DIRECTML)
+    plain = partial(_general_dilated, spec=spec, sums=sums, layouts=_LIBRARY_LAYOUT if is_on_cpu else _DIRECTML_LAYOUT)
     convolution = custom_vmap(plain)
 
     @convolution.def_vmap
@@ -168,7 +168,7 @@ def _convolve_overlap_jvp(
     if any(window.stride > 1 and is_symbolic(window.input_size) for window in spec.windows):
         image, image_tangent = (_pad_to_windows(x, spec.windows) for x in (image, image_tangent))
         spec = spec._replace(windows=tuple(window.on_padded_input for window in spec.windows))
-    layouts = (_OF_LIBRARIES_BY_IMAGE, _OF_LIBRARIES_BY_FILTER) if is_on_cpu else (_OF_DIRECTML,) * 2
+    layouts = (_IMAGE_GRAD_LAYOUT, _FILTER_GRAD_LAYOUT) if is_on_cpu else (_DIRECTML_LAYOUT,) * 2
     by_image, by_filter = (partial(_general_dilated, spec=spec, sums=sums, layouts=order) for order in layouts)
     return value, by_image(image_tangent, filter) + by_filter(image, filter_tangent)
 
@@ -192,17 +192,17 @@ def _pad_to_windows(image: Array, windows: Sequence[Window]) -> Array:
 # order. XLA reorders a convolution itself at the top level of a computation, but in a loop or a branch it runs any
 # other order without the libraries, 25 times as slowly. The last two are orders whose transposes by the image and by
 # the filter, as JAX writes them, have the libraries' order.
-_OF_DIRECTML = "NC{}", "OI{}", "NC{}"
-_OF_LIBRARIES = "N{}C", "{}IO", "N{}C"
-_OF_LIBRARIES_BY_IMAGE = "N{}C", "{}OI", "N{}C"
-_OF_LIBRARIES_BY_FILTER = "C{}N", "I{}O", "{}NC"
+_DIRECTML_LAYOUT = "NC{}", "OI{}", "NC{}"
+_LIBRARY_LAYOUT = "N{}C", "{}IO", "N{}C"
+_IMAGE_GRAD_LAYOUT = "N{}C", "{}OI", "N{}C"
+_FILTER_GRAD_LAYOUT = "C{}N", "I{}O", "{}NC"
 
 
 def _general_dilated(image: Array, filter: Array, spec: ConvSpec, sums: Any, layouts: Sequence[str]) -> Array:
     windows, group_count, precision = spec
     space = "DHW"[-len(windows) :]
     layouts_of_directml, layouts_of_xla = (
-        [order.format(space) for order in orders] for orders in (_OF_DIRECTML, layouts)
+        [order.format(space) for order in orders] for orders in (_DIRECTML_LAYOUT, layouts)
     )
     axes = [
         [source.index(axis) for axis in target]
@@ -259,10 +259,10 @@ def _convolve_on_cpu(image: Array, filter: Array, spec: ConvSpec) -> Array:
     outputs, channels, *sizes = filter.shape
     elements, places = math.prod(sizes), image.shape[0] * math.prod(window.blocks for window in windows)
     if group_count == outputs and channels == 1 and at_most(elements, _MOST_PRODUCTS):
-        return with_channels_last(partial(_products_of_channels, filter=filter, windows=windows), image)
+        return apply_channels_last(partial(_products_of_channels, filter=filter, windows=windows), image)
     if group_count == 1 and at_most(elements, 1):
         product = partial(_product_of_elements, filter=filter, windows=windows, precision=precision)
-        return with_channels_last(product, image)
+        return apply_channels_last(product, image)
     has_few_places = at_most(places, _FEW_PLACES) and at_most(places - outputs, 0)
     if (group_count > 1 or has_few_places) and not is_symbolic(elements):
         return _product_of_columns(image, filter, spec)
@@ -272,7 +272,7 @@ def _convolve_on_cpu(image: Array, filter: Array, spec: ConvSpec) -> Array:
 def _products_of_channels(image: Array, filter: Array, windows: Sequence[Window]) -> Array:
     """Adds up shifted images, each times an element of all filters, if each channel has its own filter."""
     # Keep them in memory: otherwise XLA would read scattered elements of the filters in each step of the loop.
-    factors = in_memory(filter.reshape(filter.shape[0], -1).T).reshape(-1, *[1] * (image.ndim - 1), image.shape[-1])
+    factors = materialize(filter.reshape(filter.shape[0], -1).T).reshape(-1, *[1] * (image.ndim - 1), image.shape[-1])
     total: Array = functools.reduce(operator.add, map(operator.mul, _taps(image, windows), factors))
     return total
 
@@ -309,7 +309,7 @@ def convolve_integers(
     `largest` has the largest magnitudes in the image and in the filter, of at most 8 bits. If the sum `wraps`, it may
     wrap around as int32 does.
     """
-    terms = _terms(filter)
+    terms = _count_terms(filter)
     if is_symbolic(terms):
         _require_known_windows(filter)
         most = INT_MAX // math.prod(largest)
@@ -331,18 +331,18 @@ def _convolve_exactly(image: Array, filter: Array, spec: ConvSpec) -> Array:
     return _convolve_by_xla(image.astype(np.int32), filter.astype(np.int32), spec, sums=np.int32)
 
 
-def _terms(filter: Array) -> int:
+def _count_terms(filter: Array) -> int:
     """The number of products in each sum of a convolution."""
     return math.prod(filter.shape[1:])
 
 
 def _parts_of_floats(image: Array, filter: Array, spec: ConvSpec, largest: tuple[int, int]) -> list[Array]:
     largest_in_image, largest_in_filter = largest
-    terms, (_, channels, *_) = _terms(filter), filter.shape
+    terms, (_, channels, *_) = _count_terms(filter), filter.shape
     if terms * largest_in_image * largest_in_filter <= _EXACT:
         return [convolve(image, filter, spec).astype(np.int32)]
     if terms * largest_in_image * 16 <= _EXACT:
-        return [_in_two_digits(image, filter, spec)]
+        return [_convolve_two_digits(image, filter, spec)]
     if channels == 1:
         return [_convolve_exactly(image, filter, spec)]
     of_groups = image.reshape(replace_at(image.shape, 1, spec.group_count, channels))
@@ -354,7 +354,7 @@ def _parts_of_floats(image: Array, filter: Array, spec: ConvSpec, largest: tuple
     return parts
 
 
-def _in_two_digits(image: Array, filter: Array, spec: ConvSpec) -> Array:
+def _convolve_two_digits(image: Array, filter: Array, spec: ConvSpec) -> Array:
     """Splits filters into `16 * high + low`, whose sums are exact, and computes both in one convolution."""
     outputs, channels, *space = filter.shape
     high = jnp.floor(filter / 16)

@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array, lax
 
 from dmljax.foundation.dimensions import is_symbolic, replace_at
-from dmljax.lowerings.numbers.derivatives import with_jvps
+from dmljax.lowerings.numbers.derivatives import custom_jvps
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.workarounds import quotient
 
@@ -52,7 +52,7 @@ def _sums_around(x: Array, axes: tuple[int, ...], local_size: int, *, is_mirrore
         result: Array = jax.linear_transpose(adjoint, tangent)(tangent)[0]
         return result
 
-    return with_jvps(jvp)(sums)(x)
+    return custom_jvps(jvp)(sums)(x)
 
 
 def _sums(x: Array, axes: tuple[int, ...], before: int, after: int) -> Array:

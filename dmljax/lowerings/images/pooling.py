@@ -16,12 +16,12 @@ import numpy as np
 from jax import Array, lax
 
 from dmljax.foundation.dimensions import index_dtype, number, replace_at
-from dmljax.foundation.sharding import vary_alike
+from dmljax.foundation.sharding import match_varying_axes
 from dmljax.lowerings.copies import copy_exactly
 from dmljax.lowerings.images.loops import counted_loop
 from dmljax.lowerings.images.windows import Window
-from dmljax.lowerings.numbers.conversion import positions_as
-from dmljax.lowerings.numbers.derivatives import with_jvps
+from dmljax.lowerings.numbers.conversion import convert_positions
+from dmljax.lowerings.numbers.derivatives import custom_jvps
 from dmljax.lowerings.numbers.floats import sort_keys
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.rows.along_axes import extreme, extreme_position, positions_along
@@ -201,7 +201,7 @@ def spread_to_largest(gradient: Array, x: Array, windows: Windows) -> Array:
         return by_places(tangent, x)
 
     zero_jvp = lambda tangent, gradient, x: jnp.zeros(x.shape, gradient.dtype)  # noqa: E731
-    return with_jvps(jvp, zero_jvp)(spread)(*vary_alike((gradient, x)))
+    return custom_jvps(jvp, zero_jvp)(spread)(*match_varying_axes((gradient, x)))
 
 
 def _spread_by_xla(gradient: Array, x: Array, windows: Windows) -> Array:
@@ -223,11 +223,11 @@ def largest_with_indices(x: Array, windows: Windows, dtype: Any) -> tuple[Array,
     def by_places(x: Array) -> tuple[Array, Array]:
         places = largest_places(x, windows)
         values = copy_exactly(lambda floats, places: _take_places(floats[0], places, windows), (x,), places)
-        return values, positions_as(dtype, _flat_indices(places, x.shape, windows))
+        return values, convert_positions(dtype, _flat_indices(places, x.shape, windows))
 
     def by_xla(x: Array) -> tuple[Array, Array]:
         # Converting the result instead would take another kernel.
-        index = positions_as(dtype, positions_along(x, tuple(range(x.ndim))))
+        index = convert_positions(dtype, positions_along(x, tuple(range(x.ndim))))
         init = _lowest(x.dtype), np.array(np.iinfo(index.dtype).max, index.dtype)
         largest: tuple[Array, Array] = _by_xla((x, index), init, _first_larger, windows, x.ndim)
         return largest
@@ -243,7 +243,7 @@ def largest_with_indices(x: Array, windows: Windows, dtype: Any) -> tuple[Array,
         return _derivative_at(wide, largest_places(x, windows), windows).astype(tangent.dtype)
 
     values, indices = both(lax.stop_gradient(x))
-    return with_jvps(lambda tangent, *_: tangent, jvp)(lambda values, x: values)(values, x), indices
+    return custom_jvps(lambda tangent, *_: tangent, jvp)(lambda values, x: values)(values, x), indices
 
 
 def _first_larger(first: Any, second: Any) -> Any:
@@ -373,7 +373,7 @@ def window_sums(x: Array, windows: Windows) -> Array:
         total: Array = jax.linear_transpose(spread, example)(tangent)[0]
         return total
 
-    return with_jvps(jvp)(sums)(x) if x.dtype in FLOATS else sums(x)
+    return custom_jvps(jvp)(sums)(x) if x.dtype in FLOATS else sums(x)
 
 
 def _sums(x: Array, windows: Windows) -> Array:

@@ -81,8 +81,10 @@ class _Samples(NamedTuple):
     def position(self, i: Array, dimension: int = 1) -> Array:
         """The positions of the samples numbered `i` in their elements."""
         axis = self.axis
-        counts, extent, start = (_laid(x[:, None], i, dimension) for x in (self.counts, *reversed(self.spans)))
-        elements = _laid(lax.broadcasted_iota(i.dtype, (1, axis.output_size), 1), i, dimension)
+        counts, extent, start = (
+            _expand_dimension(x[:, None], i, dimension) for x in (self.counts, *reversed(self.spans))
+        )
+        elements = _expand_dimension(lax.broadcasted_iota(i.dtype, (1, axis.output_size), 1), i, dimension)
         place, total = elements * counts + i, counts * number(axis.output_size, counts.dtype)
         if axis.to_corners:
             place, total = jnp.where(total == 1, 0.5, place), jnp.maximum(total - 1, 1)
@@ -94,10 +96,12 @@ class _Samples(NamedTuple):
 
     def neighbors(self, step: Array, dimension: int = 1) -> Neighbors:
         """The pixels read by the samples that are this many steps after the first ones of their elements."""
-        begin = _laid(self.begin, step, dimension)
+        begin = _expand_dimension(self.begin, step, dimension)
         i = begin + step.astype(begin.dtype)
         position, last = self.position(i, dimension), number(self.size - 1, i.dtype)
-        is_inside = (i < _laid(self.counts[:, None], i, dimension)) & (position >= -1) & (position <= last + 1)
+        is_inside = (
+            (i < _expand_dimension(self.counts[:, None], i, dimension)) & (position >= -1) & (position <= last + 1)
+        )
         inside = jnp.clip(position, 0, last)
         if not self.axis.is_linear:
             nearest = jnp.ceil(inside - 0.5).astype(np.int32)  # the first of two equally near pixels
@@ -107,7 +111,7 @@ class _Samples(NamedTuple):
         return Neighbors(low.astype(np.int32), high.astype(np.int32), inside - low, is_inside)
 
 
-def _laid(x: Array, like: Array, dimension: int) -> Array:
+def _expand_dimension(x: Array, like: Array, dimension: int) -> Array:
     """`x`, of regions and the elements of one dimension, in a shape that broadcasts to the shape of `like`.
 
     `like` is a scalar, or has two dimensions itself, or has a result's: regions, rows, columns and channels.
@@ -133,19 +137,19 @@ def _samples(axis: Axis, size: int, spans: Spans) -> _Samples:
     first = jnp.floor((-1 - lax.stop_gradient(samples.position(begin))) / step[:, None]) - 1
     is_long = (counts > reach)[:, None]
     begin = jnp.where(is_long, jnp.clip(first, 0, counts[:, None] - 1), begin)
-    steps = _largest_of(jnp.minimum(counts, reach)).astype(np.int32)
+    steps = _max_over_batch(jnp.minimum(counts, reach)).astype(np.int32)
     return samples._replace(begin=begin, steps=steps)
 
 
 @custom_vmap
-def _largest_of(counts: Array) -> Array:
+def _max_over_batch(counts: Array) -> Array:
     """The largest count, which is the length of a loop, for the whole batch instead of for each part."""
     return counts.max(initial=0)
 
 
-@_largest_of.def_vmap
-def _largest_of_batch(size: int, is_batched: Sequence[bool], counts: Array) -> tuple[Array, bool]:
-    return _largest_of(counts.reshape(-1)), False
+@_max_over_batch.def_vmap
+def _batch_max(size: int, is_batched: Sequence[bool], counts: Array) -> tuple[Array, bool]:
+    return _max_over_batch(counts.reshape(-1)), False
 
 
 Body = Callable[[Neighbors, Neighbors, tuple[Array, Array], Any], Any]
@@ -366,11 +370,11 @@ class Bins(NamedTuple):
     def steps(self) -> Any:
         """The largest number of pixels in an element."""
         is_small = not is_symbolic(self.size) and self.size <= _FEW_STEPS
-        return self.size if is_small else _largest_of(self.end - self.begin)
+        return self.size if is_small else _max_over_batch(self.end - self.begin)
 
     def neighbors(self, step: Array, dimension: int = 1) -> Neighbors:
         """The pixels that are this many steps after the first ones of their elements."""
-        begin, end = (_laid(bound, step, dimension) for bound in (self.begin, self.end))
+        begin, end = (_expand_dimension(bound, step, dimension) for bound in (self.begin, self.end))
         place = jnp.clip(begin + step, 0, number(self.size - 1, np.int32))
         return Neighbors(place, place, None, begin + step < end)
 
@@ -386,7 +390,7 @@ def largest_sample(image: Array, regions: Regions, batch: Array, axes: Axes) -> 
     def both(*spans: Array) -> tuple[_Samples, _Samples]:
         return _along_both(sizes, _regions(spans), axes)
 
-    return _largest(image, batch, both, *(array for span in regions for array in span))
+    return _select_largest(image, batch, both, *(array for span in regions for array in span))
 
 
 def largest_pixel(image: Array, bins: tuple[Bins, Bins], batch: Array) -> Array:
@@ -396,7 +400,7 @@ def largest_pixel(image: Array, bins: tuple[Bins, Bins], batch: Array) -> Array:
     def both(*ends: Array) -> tuple[Bins, Bins]:
         return Bins(ends[0], ends[1], rows.size), Bins(ends[2], ends[3], columns.size)
 
-    largest = _largest(image, batch, both, rows.begin, rows.end, columns.begin, columns.end)
+    largest = _select_largest(image, batch, both, rows.begin, rows.end, columns.begin, columns.end)
     has_rows, has_columns = rows.end > rows.begin, columns.end > columns.begin
     has_pixels = (has_rows[:, :, None] & has_columns[:, None, :])[..., None]
     return jnp.where(has_pixels, largest, jnp.zeros((), image.dtype))
@@ -405,7 +409,7 @@ def largest_pixel(image: Array, bins: tuple[Bins, Bins], batch: Array) -> Array:
 Sampled = Callable[..., tuple[Any, Any]]  # the samples along both dimensions, from the arrays that they depend on
 
 
-def _largest(image: Array, batch: Array, sample: Sampled, *arrays: Array) -> Array:
+def _select_largest(image: Array, batch: Array, sample: Sampled, *arrays: Array) -> Array:
     def largest(image: Array, batch: Array, *arrays: Array) -> Array:
         return _compare(image, batch, sample(*arrays), has_steps=False)[0]
 

@@ -21,7 +21,7 @@ from jax import Array, lax
 from dmljax.foundation.dimensions import is_symbolic, number, replace_at
 from dmljax.foundation.sharding import may_be_sharded
 from dmljax.lowerings.copies import copy_exactly
-from dmljax.lowerings.numbers.derivatives import with_jvps
+from dmljax.lowerings.numbers.derivatives import custom_jvps
 from dmljax.lowerings.numbers.special import rounded_quotient
 from dmljax.lowerings.platform import choose
 from dmljax.types import FLOATS, widened
@@ -286,7 +286,7 @@ def _average_by_phases(taps: Taps, every: Phases, x: Array) -> Array:
     span = every.stride * (every.turns - 1)
     places = [phase.first for phase in every.phases]
     before, after = max(0, -min(places)), max(0, max(places) + span + len(taps.offsets) - taps.input_size)
-    wide = _between_ends(x, x, axis, before, after)
+    wide = _replicate_ends(x, x, axis, before, after)
 
     def neighbor(first: int) -> Any:
         return part(wide, first + before, first + before + span + 1, every.stride)
@@ -301,10 +301,10 @@ def _average_by_phases(taps: Taps, every: Phases, x: Array) -> Array:
 
     several = jnp.stack([average(phase) for phase in every.phases], axis + 1)
     inside = part(several.reshape(replace_at(x.shape, axis, -1)), 0, len(every.inside))
-    return _between_ends(inside, x, axis, every.inside.start, taps.where.output_size - every.inside.stop)
+    return _replicate_ends(inside, x, axis, every.inside.start, taps.where.output_size - every.inside.stop)
 
 
-def _between_ends(middle: Array, x: Array, axis: int, before: int, after: int) -> Array:
+def _replicate_ends(middle: Array, x: Array, axis: int, before: int, after: int) -> Array:
     """`middle` between copies of the first and the last element of `x` along a dimension."""
     part, size = partial(lax.slice_in_dim, x, axis=axis), x.shape[axis]
     first = jnp.broadcast_to(part(0, 1), replace_at(x.shape, axis, before))
@@ -337,7 +337,7 @@ def _repeat(taps: Taps, repeats: Repeats, x: Array) -> Array:
     last, size = first + taps.where.output_size, taps.input_size * times
     whole = several.reshape(replace_at(x.shape, axis, size))
     inside = lax.slice_in_dim(whole, max(first, 0), min(last, size), axis=axis)
-    return _between_ends(inside, x, axis, max(-first, 0), max(last - size, 0))
+    return _replicate_ends(inside, x, axis, max(-first, 0), max(last - size, 0))
 
 
 def _average(taps: Taps, x: Array) -> Array:
@@ -370,7 +370,7 @@ def _average_of_tangent(taps: Taps, tangent: Array) -> Array:
     """Computes `_average`, written so that its transpose is fast: that of a gather is a scatter."""
     is_gather = taps.reach and not taps.where.is_symbolic() and _phases(taps) is None
     if is_gather and 0 < taps.where.step < 2**31:
-        return _apply_with_transpose(taps, partial(_average, taps), partial(_collect, taps), tangent)
+        return _apply_with_transpose(taps, partial(_average, taps), partial(_average_transpose, taps), tangent)
     average = _average(taps, tangent)
     # The transpose keeps the barrier, so that devices exchange a gradient once, and not each of its slices.
     return lax.optimization_barrier(average) if may_be_sharded(tangent) else average
@@ -402,23 +402,25 @@ def _pad_to(x: Array, axis: int, size: int, before: int = 0) -> Array:
 _MOST_GATHERED = 5  # elements, which a CPU gathers as fast as it multiplies matrices
 
 
-def _collect(taps: Taps, x: Array) -> Array:
+def _average_transpose(taps: Taps, x: Array) -> Array:
     """The transpose of `_average`: each element of the input gathers the elements of `x` that it is a neighbor of."""
     is_small = taps.input_size * taps.where.output_size <= _LARGEST_MATRIX
     products = partial(_multiply, [taps], is_transposed=True) if is_small else None
-    is_short = not taps.margin and _most_collected(taps) <= _MOST_GATHERED
-    return choose(x, cpu=None if is_short else products, tpu=products, default=partial(_collect_by_gathers, taps))
+    is_short = not taps.margin and _count_neighbors(taps) <= _MOST_GATHERED
+    return choose(
+        x, cpu=None if is_short else products, tpu=products, default=partial(_average_transpose_by_gathers, taps)
+    )
 
 
-def _most_collected(taps: Taps) -> int:
+def _count_neighbors(taps: Taps) -> int:
     """The most elements of the result between the ends of the input that have one neighbor in common, and one more."""
     return min(-(-2 * taps.reach // taps.where.step) + 1, len(taps.where.inside()))
 
 
-def _collect_by_gathers(taps: Taps, x: Array) -> Array:
+def _average_transpose_by_gathers(taps: Taps, x: Array) -> Array:
     where, axis, size = taps.where, taps.axis, taps.input_size
     inside, beyond = where.inside(), 2 * taps.margin  # positions reach so many elements beyond the input
-    count = _most_collected(taps)
+    count = _count_neighbors(taps)
     # The last position too low to have the element as a neighbor, and those after it.
     start = -(where.start + taps.reach + taps.margin * where.unit)
     low, _ = locate(Positions(where.output_size, size + 2 * beyond, where.unit, start, where.step))
@@ -512,15 +514,15 @@ def nearest(x: Array, every: Sequence[Taps]) -> Array:
     """The elements of `x` nearest to the positions, bit for bit."""
 
     def move(floats: tuple[Array, ...], _: Any) -> Array:
-        return _each(_average, every, floats[0])
+        return _apply_in_turn(_average, every, floats[0])
 
     def derivative(floats: tuple[Array, ...], _: Any) -> Array:
-        return _each(_average_of_tangent, every, floats[0])
+        return _apply_in_turn(_average_of_tangent, every, floats[0])
 
     return copy_exactly(move, (x,), derivative=derivative, sums_are_wide=True)
 
 
-def _each(function: Callable[[Taps, Array], Array], every: Sequence[Taps], x: Array) -> Array:
+def _apply_in_turn(function: Callable[[Taps, Array], Array], every: Sequence[Taps], x: Array) -> Array:
     for taps in every:
         x = function(taps, x)
     return x
@@ -531,20 +533,20 @@ def average(x: Array, every: Sequence[Taps]) -> Array:
     if x.dtype not in FLOATS:
         return _average_integers(x, every)
     wide = x.astype(widened(x.dtype))
-    one_by_one = partial(_each, _average_with_jvp, every)
+    one_by_one = partial(_apply_in_turn, _average_with_jvp, every)
     return _multiply_on_tpu(partial(_multiply, every), one_by_one, every, wide).astype(x.dtype)
 
 
 def adjoint(x: Array, every: Sequence[Taps]) -> Array:
     """The transpose of `nearest` or `average`, rounded once to the type of `x`."""
     wide, every = x.astype(widened(x.dtype)), every[::-1]
-    one_by_one = partial(_each, _adjoint, every)
+    one_by_one = partial(_apply_in_turn, _adjoint, every)
     return _multiply_on_tpu(partial(_multiply, every, is_transposed=True), one_by_one, every, wide).astype(x.dtype)
 
 
 def _average_with_jvp(taps: Taps, x: Array) -> Array:
     jvp = lambda tangent, x: _average_of_tangent(taps, tangent)  # noqa: E731
-    return with_jvps(jvp)(partial(_average, taps))(x)
+    return custom_jvps(jvp)(partial(_average, taps))(x)
 
 
 def _multiply_on_tpu(
@@ -558,7 +560,7 @@ def _multiply_on_tpu(
 def _average_integers(x: Array, every: Sequence[Taps]) -> Array:
     """Averages of 8-bit integers, rounded to nearest, ties to even."""
     if 255 * math.prod(taps.most for taps in every) >= 2**31:
-        floats = _each(_average, every, x.astype(np.float32))
+        floats = _apply_in_turn(_average, every, x.astype(np.float32))
         return lax.round(floats, lax.RoundingMethod.TO_NEAREST_EVEN).astype(x.dtype)
     sums, totals = x.astype(np.int32), jnp.ones((1,) * x.ndim, np.int32)
     for taps in every:

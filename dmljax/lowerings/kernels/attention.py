@@ -32,9 +32,9 @@ Types = dict[str, jax.ShapeDtypeStruct]
 # exp(score), as two summands for each query: its highest score, and the logarithm of the sum of exp(score - highest),
 # which one number would round away where the highest is -1e9; "scale"; and "added" or "fill".
 
-_OF_KEYS = ("key", "value")
-_OF_SCORES = ("bias", "is_seen")
-_OF_QUERIES = ("begin", "end", "delta", "dscale", "dadded")
+_KEY_OPERANDS = ("key", "value")
+_SCORE_OPERANDS = ("bias", "is_seen")
+_QUERY_OPERANDS = ("begin", "end", "delta", "dscale", "dadded")
 _NUMBERS = ("scale", "added", "fill")
 _SPANS = ("first", "after")
 
@@ -120,7 +120,7 @@ def _zero_sums(sizes: ScoreSizes, width: int) -> Sums:
     return column - np.inf, column, jnp.zeros((sizes.rows, width), np.float32)
 
 
-def _with_keys(sums: Sums, scores: Any, value: Any) -> Sums:
+def _add_keys(sums: Sums, scores: Any, value: Any) -> Sums:
     highest, weight, total = sums
     new_highest = jnp.maximum(highest, jnp.max(scores, 1, keepdims=True))
     shift = _finite(new_highest)
@@ -130,7 +130,7 @@ def _with_keys(sums: Sums, scores: Any, value: Any) -> Sums:
     return new_highest, weight, total * correction + _product(probs.astype(value.dtype), value)
 
 
-def _results(sums: Sums) -> tuple[Any, tuple[Any, Any]]:
+def _finish_sums(sums: Sums) -> tuple[Any, tuple[Any, Any]]:
     """The attention, and the two summands of the logsumexp of the scores."""
     highest, weight, total = sums
     return total / weight, (highest, jnp.log(weight))
@@ -190,13 +190,13 @@ def _spans(operands: Arrays, sizes: ScoreSizes) -> Arrays:
     begin, end = (jnp.broadcast_to(x, (batch, 1, 1, sizes.queries, 1)).reshape(batch, -1) for x in bounds)
     filling = ((0, 0), (0, count * sizes.rows - sizes.queries))
     begin, end = (jnp.clip(jnp.pad(x, filling, mode="edge"), 0, keys).reshape(batch, count, -1) for x in (begin, end))
-    all_count = jnp.any(end <= begin, -1) | ~(_handicap(operands, number, begin, end) <= hides)
+    all_count = jnp.any(end <= begin, -1) | ~(_hidden_score_bound(operands, number, begin, end) <= hides)
     columns = np.int32(sizes.columns)
     first, after = jnp.min(begin, -1) // columns, (jnp.max(end, -1) + (columns - 1)) // columns
     return {"first": jnp.where(all_count, 0, first), "after": jnp.where(all_count, np.int32(last), after)}
 
 
-def _handicap(operands: Arrays, number: Array, begin: Any, end: Any) -> Any:
+def _hidden_score_bound(operands: Arrays, number: Array, begin: Any, end: Any) -> Any:
     """What `number`, added or as a fill, and the bias give a hidden key at most, beside a key that all queries see.
 
     `begin` and `end` have the queries of a block in their last dimension. NaN if the bias leaves it open.
@@ -299,7 +299,7 @@ class _OnGpu(NamedTuple):
 
     def positions(self, name: str, block: Any) -> tuple[Any, int, Any]:
         """The first position of a block, the number of positions, and a mask of those that exist; None if all do."""
-        is_key = name in (*_OF_KEYS, *_OF_SCORES)
+        is_key = name in (*_KEY_OPERANDS, *_SCORE_OPERANDS)
         count, total = (self.sizes.columns, self.sizes.keys) if is_key else (self.sizes.rows, self.sizes.queries)
         start = block * np.int32(count)
         return start, count, None if total % count == 0 else start + lax.iota(np.int32, count) < total
@@ -325,16 +325,16 @@ class _OnGpu(NamedTuple):
     def queries(self, refs: Mapping[str, Any], i: Any, g: Any) -> Block:
         """The operands of a block of queries, without those of keys."""
         matrices = {name: self.matrix(refs, name, i, g) for name in ("query", "grad") if name in refs}
-        columns = {name: self.column(refs, name, i, g) for name in _OF_QUERIES if name in refs}
+        columns = {name: self.column(refs, name, i, g) for name in _QUERY_OPERANDS if name in refs}
         if "lse" in refs:
             columns["lse"] = tuple(self.column(refs, "lse", i, g, np.int32(part)) for part in range(2))
         return matrices | columns | {name: refs[name][0, 0, 0] for name in _NUMBERS if name in refs}
 
     def keys(self, refs: Mapping[str, Any], j: Any) -> Block:
-        return {name: self.matrix(refs, name, j, 0) for name in _OF_KEYS}
+        return {name: self.matrix(refs, name, j, 0) for name in _KEY_OPERANDS}
 
     def scores(self, refs: Mapping[str, Any], i: Any, j: Any, g: Any) -> Block:
-        return {name: self.of_scores(refs, name, i, j, g) for name in _OF_SCORES if name in refs}
+        return {name: self.of_scores(refs, name, i, j, g) for name in _SCORE_OPERANDS if name in refs}
 
     def write(self, refs: Mapping[str, Any], name: str, like: str, block: Any, g: Any, x: Any, *part: Any) -> None:
         ref, (start, count, inside) = refs[name], self.positions(like, block)
@@ -384,10 +384,10 @@ class _OnGpu(NamedTuple):
         """Arranges an array as it lies in memory; columns become rows."""
         if name in self.in_rows:
             return jnp.moveaxis(x, 3, 1)
-        return x[..., 0] if name in _OF_QUERIES else x
+        return x[..., 0] if name in _QUERY_OPERANDS else x
 
     def from_layout(self, name: str, x: Array) -> Array:
-        return jnp.moveaxis(x, 1, 3) if name in self.in_rows else x[..., None] if name in _OF_QUERIES else x
+        return jnp.moveaxis(x, 1, 3) if name in self.in_rows else x[..., None] if name in _QUERY_OPERANDS else x
 
     def spec(self, name: str, shape: tuple[int, ...], programs: int) -> pl.BlockSpec:
         """The block of a whole batch and head of keys, with the elements of vectors padded to a power of two."""
@@ -396,7 +396,7 @@ class _OnGpu(NamedTuple):
         block[0] = None
         if name not in _SPANS:
             block[axis] = None
-        if name not in (*_SPANS, *_NUMBERS, *_OF_SCORES, *_OF_QUERIES):
+        if name not in (*_SPANS, *_NUMBERS, *_SCORE_OPERANDS, *_QUERY_OPERANDS):
             block[-1] = max(16, pl.next_power_of_2(shape[-1]))
 
         def index(number: Any) -> tuple[Any, ...]:
@@ -441,21 +441,21 @@ def _forward_on_gpu(operands: Arrays, types: Types, in_rows: Iterable[str], inte
         def step(j: Any, sums: Sums) -> Sums:
             block = query_block | chip.keys(refs, j) | chip.scores(refs, i, j, g)
             scores, _ = _scores(block, j * np.int32(sizes.columns), sizes)
-            return _with_keys(sums, scores, block["value"])
+            return _add_keys(sums, scores, block["value"])
 
         width = refs["value"].shape[-1]
         sums = lax.fori_loop(*_span(refs, i, sizes.blocks[1]), step, _zero_sums(sizes, width))
-        result, lse = _results(sums)
+        result, lse = _finish_sums(sums)
         chip.write(refs, "result", "query", i, g, result)
         for part, x in enumerate(lse if "lse" in types else ()):
             chip.write(refs, "lse", "query", i, g, x, np.int32(part))
 
     operands = operands | _spans(operands, sizes)
-    estimate = sizes.products(sizes.size, sizes.value_size), sizes.products(1) // 2, _share(operands)
+    estimate = sizes.products(sizes.size, sizes.value_size), sizes.products(1) // 2, _estimate_share(operands)
     return chip.call("attention", kernel, count, operands, types, tile, estimate=estimate, interpret=interpret)
 
 
-def _share(operands: Arrays) -> float:
+def _estimate_share(operands: Arrays) -> float:
     """Estimates the share of scores that are computed; bounds for each query are mostly causal masks."""
     skips = "is_seen" not in operands and ("bias" not in operands or operands["bias"].shape[3] == 1)
     return 0.5 if skips and any(name in operands and operands[name].shape[3] > 1 for name in ("begin", "end")) else 1.0
@@ -466,7 +466,7 @@ def _backward_on_gpu(operands: Arrays, types: Types, in_rows: Iterable[str], int
     chip = _on_gpu(operands, tile, in_rows)
     sizes = chip.sizes
     (blocks, blocks_of_keys), spans = sizes.blocks, _spans(operands, sizes)
-    exponentials, share = sizes.products(1) // 2, _share(operands)
+    exponentials, share = sizes.products(1) // 2, _estimate_share(operands)
 
     def dq_kernel(refs: Mapping[str, Any], number: Any) -> None:
         number = np.int32(blocks * sizes.group - 1) - number
@@ -493,7 +493,7 @@ def _backward_on_gpu(operands: Arrays, types: Types, in_rows: Iterable[str], int
             block = key_block | chip.queries(refs, i, g) | chip.scores(refs, i, j, g)
             return _add_dk_dv(sums, block, j * np.int32(sizes.columns), sizes)
 
-        none = tuple(jnp.zeros(key_block[name].shape, np.float32) for name in _OF_KEYS)
+        none = tuple(jnp.zeros(key_block[name].shape, np.float32) for name in _KEY_OPERANDS)
         dk, dv = lax.fori_loop(np.int32(0), (after - first) * np.int32(sizes.group), step, none)
         sums = {"dk": dk * refs["scale"][0, 0, 0], "dv": dv}
         for name in filter(types.__contains__, sums):
@@ -543,7 +543,7 @@ class _OnTpu(NamedTuple):
     def spec(self, name: str, x: Any, places: Callable[..., tuple[Any, ...]]) -> pl.BlockSpec:
         *_, group, positions, width = x.shape
         sizes = self.sizes
-        is_key = name in (*_OF_KEYS, *_DKV_RESULTS)
+        is_key = name in (*_KEY_OPERANDS, *_DKV_RESULTS)
         count = 1 if positions == 1 else sizes.columns if is_key else sizes.rows
 
         def index(*programs: Any) -> tuple[Any, ...]:
@@ -552,19 +552,19 @@ class _OnTpu(NamedTuple):
             if self.is_flat(name, x):
                 return b, position, h * np.int32(group) + (g if group > 1 else np.int32(0))
             each = (number if size > 1 else np.int32(0) for number, size in zip((b, h, g), x.shape, strict=False))
-            return *each, position, j if name in _OF_SCORES else np.int32(0)
+            return *each, position, j if name in _SCORE_OPERANDS else np.int32(0)
 
         if self.is_flat(name, x):
             return pl.BlockSpec((None, count, width), index)
-        return pl.BlockSpec((None, None, None, count, sizes.columns if name in _OF_SCORES else width), index)
+        return pl.BlockSpec((None, None, None, count, sizes.columns if name in _SCORE_OPERANDS else width), index)
 
     def block(self, refs: Mapping[str, Any], b: Any, i: Any, j: Any) -> Block:
         """The operands of a program, with zeros beyond the ends."""
         sizes, block = self.sizes, {}
-        for name in (*_OF_KEYS, *_OF_SCORES, *_OF_QUERIES, "query", "grad", "lse"):
+        for name in (*_KEY_OPERANDS, *_SCORE_OPERANDS, *_QUERY_OPERANDS, "query", "grad", "lse"):
             if name in refs:
                 x = refs[name][...]
-                if name in _OF_KEYS:
+                if name in _KEY_OPERANDS:
                     x = _zero_beyond(x, j, sizes.keys)
                 elif x.shape[0] > 1:
                     x = _zero_beyond(x, i, sizes.queries)
@@ -665,7 +665,7 @@ def _on_tpu(operands: Arrays, in_rows: Iterable[str]) -> _OnTpu:
     return _OnTpu(_sizes(operands, _block_size(queries), _block_size(keys)), frozenset(in_rows))
 
 
-def _walk(
+def _accumulate(
     refs: Sequence[Any],
     ends: tuple[Any, Any, Any],
     none: Callable[[], tuple[Any, ...]],
@@ -700,16 +700,16 @@ def _forward_on_tpu(operands: Arrays, types: Types, in_rows: Iterable[str], inte
         def step(sums: Any) -> Sums:
             block = chip.block(refs, b, i, j)
             scores, _ = _scores(block, j * np.int32(sizes.columns), sizes)
-            return _with_keys(sums, scores, block["value"])
+            return _add_keys(sums, scores, block["value"])
 
         def finish(*sums: Any) -> None:
-            result, lse = _results(sums)
+            result, lse = _finish_sums(sums)
             _write(refs, {"result": result, "lse": jnp.concatenate(lse, 1)})
 
         ends = j == 0, attends, j == sizes.blocks[1] - 1
-        _walk(sums, ends, lambda: _zero_sums(sizes, sizes.value_size), step, finish)
+        _accumulate(sums, ends, lambda: _zero_sums(sizes, sizes.value_size), step, finish)
 
-    estimate = (sizes.products(sizes.size, sizes.value_size), sizes.products(1) // 2, _share(operands))
+    estimate = (sizes.products(sizes.size, sizes.value_size), sizes.products(1) // 2, _estimate_share(operands))
     scratch = [(sizes.rows, 1), (sizes.rows, 1), (sizes.rows, sizes.value_size)]
     operands = operands | _spans(operands, sizes)
     return chip.call("attention", kernel, _BY_ROWS, operands, types, scratch, estimate=estimate, interpret=interpret)
@@ -736,7 +736,7 @@ def _backward_on_tpu(operands: Arrays, types: Types, in_rows: Iterable[str], int
             grad = dq * chip.number(refs, "scale", b)
             _write(refs, {"dq": grad, "dscale": dscale, "dadded": dadded})
 
-        _walk(sums, (j == 0, attends, j == count_of_keys - 1), lambda: zeros(query_sums), step, finish)
+        _accumulate(sums, (j == 0, attends, j == count_of_keys - 1), lambda: zeros(query_sums), step, finish)
 
     def dkv_kernel(refs: Mapping[str, Any], sums: Any, place: tuple[Any, ...], attends: Any) -> None:
         b, g, i, j = place
@@ -748,7 +748,7 @@ def _backward_on_tpu(operands: Arrays, types: Types, in_rows: Iterable[str], int
             _write(refs, {"dk": dk * chip.number(refs, "scale", b), "dv": dv})
 
         ends = (g == 0) & (i == 0), attends, (g == sizes.group - 1) & (i == count - 1)
-        _walk(sums, ends, lambda: zeros(key_sums), step, finish)
+        _accumulate(sums, ends, lambda: zeros(key_sums), step, finish)
 
     results: Arrays = {}
     for name, kernel, order, kernel_spans, sums, scratch, values in (
@@ -758,7 +758,7 @@ def _backward_on_tpu(operands: Arrays, types: Types, in_rows: Iterable[str], int
         outputs = {result: x for result, x in types.items() if result in sums}
         if outputs:
             operations = sizes.products(sizes.size * 2, sizes.value_size * values)
-            estimate = operations, sizes.products(1) // 2, _share(operands)
+            estimate = operations, sizes.products(1) // 2, _estimate_share(operands)
             results |= chip.call(
                 name, kernel, order, operands | kernel_spans, outputs, scratch, estimate=estimate, interpret=interpret
             )

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dmljax.lowerings.numbers.floats import infinity_bits, order
+from dmljax.lowerings.numbers.floats import infinity_bits, to_ordered_integers
 from dmljax.lowerings.platform import choose
 from dmljax.types import FLOATS
 
@@ -35,16 +35,16 @@ def equal(a: Array, b: Array) -> Array:
 def _compare(compare: Compare, a: Array, b: Array) -> Array:
     if a.dtype not in FLOATS:
         return compare(a, b)
-    result: Array = choose(a, b, cpu=lambda a, b: compare(_left(a), _right(b)), default=compare)
+    result: Array = choose(a, b, cpu=lambda a, b: compare(_lhs_keys(a), _rhs_keys(b)), default=compare)
     return result
 
 
-def _left(x: Array) -> Array:
-    """Keys to compare with the keys of `_right`: a NaN neither equals nor exceeds anything there."""
-    keys = order(x)
+def _lhs_keys(x: Array) -> Array:
+    """Keys to compare with the keys of `_rhs_keys`: a NaN neither equals nor exceeds anything there."""
+    keys = to_ordered_integers(x)
     return jnp.where(keys <= infinity_bits(x), keys, np.iinfo(keys.dtype).min)
 
 
-def _right(x: Array) -> Array:
-    keys = order(x)
+def _rhs_keys(x: Array) -> Array:
+    keys = to_ordered_integers(x)
     return jnp.where(keys >= -infinity_bits(x), keys, np.iinfo(keys.dtype).max)

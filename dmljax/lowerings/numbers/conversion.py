@@ -55,7 +55,7 @@ def truncate(x: Array, dtype: np.dtype[Any]) -> Array:
     return jnp.where(x > highest, dtype.type(limits.max), inside.astype(dtype))
 
 
-def positions_as(dtype: Any, positions: Array) -> Array:
+def convert_positions(dtype: Any, positions: Array) -> Array:
     """Converts positions, which are not negative, to another integer type.
 
     Types of the same width represent them by the same bits, and reinterpreting those saves a kernel on a GPU or TPU.

@@ -11,7 +11,7 @@ from jax.custom_derivatives import SymbolicZero
 Function = Callable[..., Array]
 
 
-def with_jvps(*jvps: Function) -> Callable[[Function], Function]:
+def custom_jvps(*jvps: Function) -> Callable[[Function], Function]:
     """Gives a function a custom JVP rule, as one function for each argument.
 
     Each of `jvps` takes the tangent of its argument and all arguments of the function; it must be linear in the
@@ -36,6 +36,6 @@ def with_jvps(*jvps: Function) -> Callable[[Function], Function]:
     return decorate
 
 
-def with_derivatives(*derivatives: Function) -> Callable[[Function], Function]:
+def custom_derivatives(*derivatives: Function) -> Callable[[Function], Function]:
     """Gives a function a custom JVP rule: a partial derivative per argument, each a function of all arguments."""
-    return with_jvps(*(lambda tangent, *primals, d=d: tangent * d(*primals) for d in derivatives))
+    return custom_jvps(*(lambda tangent, *primals, d=d: tangent * d(*primals) for d in derivatives))

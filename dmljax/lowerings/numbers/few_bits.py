@@ -19,10 +19,10 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from dmljax.foundation.dimensions import is_symbolic
 from dmljax.foundation.precision import Precision, resolve_precision
-from dmljax.foundation.sharding import call_partitioned, dimension_axes
+from dmljax.foundation.sharding import call_with_auto_axes, dimension_axes
 from dmljax.lowerings.kernels import primitives
 from dmljax.lowerings.platform import choose
-from dmljax.lowerings.workarounds import in_memory_bits
+from dmljax.lowerings.workarounds import materialize_bits
 from dmljax.types import widened
 
 
@@ -43,7 +43,7 @@ class Weights(NamedTuple):
     zeros: Array  # (columns, blocks), or (1, 1) for all; in uint8, or floats of the type of the scales
 
 
-def product_with(a: Array, weights: Weights, bits: int) -> Array:
+def multiply_by_weights(a: Array, weights: Weights, bits: int) -> Array:
     """`a @ weights` in at least float32, after rounding the weights to the type of `a`."""
     columns = dimension_axes(weights.codes)[0]
     axes_of_a = dimension_axes(a)
@@ -55,7 +55,7 @@ def product_with(a: Array, weights: Weights, bits: int) -> Array:
         (weights.scales, [columns, blocks]),
         (weights.zeros, zeros_axes),
     ]
-    return call_partitioned(partial(_product, bits, resolve_precision()), operands, [*axes_of_a[:-1], columns])
+    return call_with_auto_axes(partial(_product, bits, resolve_precision()), operands, [*axes_of_a[:-1], columns])
 
 
 def _product(bits: int, precision: Precision | None, a: Array, *arrays: Array) -> Array:
@@ -64,13 +64,13 @@ def _product(bits: int, precision: Precision | None, a: Array, *arrays: Array) -
     missing = blocks * count * (8 // bits) - a.shape[-1]  # rows that fill the last block
     if missing:
         a = jnp.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, missing)])
-    by_planes, whole = (partial(lowering, bits, precision) for lowering in (_by_planes, _whole))
+    by_planes, whole = (partial(lowering, bits, precision) for lowering in (_multiply_planes, _multiply_unpacked))
     if is_symbolic(rows):
         result: Array = choose(a, *arrays, gpu=whole, default=by_planes)
         return result
     by_platform: dict[str, Callable[..., Array]] = {"gpu": by_planes if rows == 1 else whole}
     if rows <= _MOST_ROWS_ON_CPU and count * (8 // bits) << bits <= _LARGEST_ON_CPU and arrays[2].dtype == np.uint8:
-        by_platform["cpu"] = partial(_by_integers, bits, precision)
+        by_platform["cpu"] = partial(_multiply_integers, bits, precision)
     chips = [chip for chip in ("gpu", "tpu") if _fits_kernel(chip, rows, precision, a, *arrays)]
     by_platform |= {chip: partial(_in_kernel, bits, precision, chip) for chip in chips}
     return choose(a, *arrays, default=by_planes, **by_platform)
@@ -79,12 +79,12 @@ def _product(bits: int, precision: Precision | None, a: Array, *arrays: Array) -
 # The formula
 
 
-def _planes(codes: Array, bits: int) -> list[Array]:
+def _unpack_planes(codes: Array, bits: int) -> list[Array]:
     """The codes at each place in a byte."""
     return [(codes >> np.uint8(place)) & np.uint8(2**bits - 1) for place in range(0, 8, bits)]
 
 
-def _factors(a: Array, bits: int) -> list[Array]:
+def _split_columns(a: Array, bits: int) -> list[Array]:
     """The columns of `a` at each place in a byte."""
     places = 8 // bits
     parts = a.reshape(*a.shape[:-1], a.shape[-1] // places, places)
@@ -98,19 +98,23 @@ def dequantize(codes: Array, scales: Array, zeros: Array, dtype: Any) -> Array:
     return numbers.astype(dtype).reshape(columns, math.prod(rows))
 
 
-def _times(a: Array, weights: Array, precision: Precision | None) -> Array:
+def _multiply_transposed(a: Array, weights: Array, precision: Precision | None) -> Array:
     axes = ((a.ndim - 1,), (1,)), ((), ())
     product: Array = lax.dot_general(a, weights, axes, precision, widened(a.dtype))
     return product
 
 
-def _by_planes(bits: int, precision: Precision | None, a: Array, codes: Array, scales: Array, zeros: Array) -> Array:
-    pairs = zip(_factors(a, bits), _planes(codes, bits), strict=True)
-    products = (_times(x, dequantize(plane, scales, zeros, a.dtype), precision) for x, plane in pairs)
+def _multiply_planes(
+    bits: int, precision: Precision | None, a: Array, codes: Array, scales: Array, zeros: Array
+) -> Array:
+    pairs = zip(_split_columns(a, bits), _unpack_planes(codes, bits), strict=True)
+    products = (_multiply_transposed(x, dequantize(plane, scales, zeros, a.dtype), precision) for x, plane in pairs)
     return reduce(operator.add, products)
 
 
-def _whole(bits: int, precision: Precision | None, a: Array, codes: Array, scales: Array, zeros: Array) -> Array:
+def _multiply_unpacked(
+    bits: int, precision: Precision | None, a: Array, codes: Array, scales: Array, zeros: Array
+) -> Array:
     """Unpacks the weights once, which costs a GPU less than several products of many rows.
 
     The product has the type of `a`: for float32 of 16-bit factors, XLA takes its own kernel instead of NVIDIA's.
@@ -126,7 +130,9 @@ _LARGEST_ON_CPU = 128 << 4  # blocks of 128 codes of 4 bits; larger sums would l
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _by_integers(bits: int, precision: Precision | None, a: Array, codes: Array, scales: Array, zeros: Array) -> Array:
+def _multiply_integers(
+    bits: int, precision: Precision | None, a: Array, codes: Array, scales: Array, zeros: Array
+) -> Array:
     """Multiplies integers, as exactly as float32 does: XLA does not vectorize sums of floats.
 
     Each block of `a` is rounded to as many bits as leave room for its sum in int32: to 22 for blocks of 32.
@@ -138,19 +144,19 @@ def _by_integers(bits: int, precision: Precision | None, a: Array, codes: Array,
     unit = jnp.max(jnp.abs(parts), -1, keepdims=True) / np.float32((2**31 - 1) // (size << bits))
     integers = jnp.round(parts / jnp.where(unit == 0, np.float32(1), unit)).astype(np.int32)
     # Columns come first, because XLA divides the first dimension among threads.
-    factors = [in_memory_bits(x) for x in _factors(integers[None], bits)]
+    factors = [materialize_bits(x) for x in _split_columns(integers[None], bits)]
     shift = zeros.astype(np.int32)[:, None, :, None]
-    planes = (plane.astype(np.int32)[:, None] for plane in _planes(codes, bits))
+    planes = (plane.astype(np.int32)[:, None] for plane in _unpack_planes(codes, bits))
     products = (x * (plane - shift) for x, plane in zip(factors, planes, strict=True))
     total = jnp.sum(reduce(operator.add, products), -1)
     result = jnp.sum(total.astype(np.float32) * scales.astype(np.float32)[:, None] * unit[None, ..., 0], -1)
     return result.T.reshape(*a.shape[:-1], columns)
 
 
-@_by_integers.defjvp
-def _by_integers_jvp(bits: int, precision: Precision | None, primals: Any, tangents: Any) -> tuple[Array, Array]:
-    _, tangent = jax.jvp(partial(_by_planes, bits, precision), primals, tangents)
-    return _by_integers(bits, precision, *primals), tangent
+@_multiply_integers.defjvp
+def _multiply_integers_jvp(bits: int, precision: Precision | None, primals: Any, tangents: Any) -> tuple[Array, Array]:
+    _, tangent = jax.jvp(partial(_multiply_planes, bits, precision), primals, tangents)
+    return _multiply_integers(bits, precision, *primals), tangent
 
 
 # Few rows on a GPU, where XLA would write the unpacked weights to memory; on a TPU, where it takes long to unpack them,
@@ -201,7 +207,7 @@ def _multiply_in_kernel(
 def _by_formula(
     a: Array, *arrays: Array, bits: int, precision: Precision | None, chip: str, marker: Any = None
 ) -> list[Array]:
-    return [(_whole if chip == "gpu" and a.shape[0] > 1 else _by_planes)(bits, precision, a, *arrays)]
+    return [(_multiply_unpacked if chip == "gpu" and a.shape[0] > 1 else _multiply_planes)(bits, precision, a, *arrays)]
 
 
 def _batch(arrays: Any, axes: Any, **parameters: Any) -> Any:

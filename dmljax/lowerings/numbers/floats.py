@@ -29,13 +29,13 @@ def sort_keys(x: Array, *, nan_is_largest: bool, zeros_are_equal: bool = True) -
         return x.astype(jnp.uint8)
     if x.dtype not in FLOATS:
         return x
-    keys = order(x, zeros_are_equal=zeros_are_equal)
+    keys = to_ordered_integers(x, zeros_are_equal=zeros_are_equal)
     limits = np.iinfo(keys.dtype)
     nan_key = np.array(limits.max if nan_is_largest else limits.min, keys.dtype)
     return jnp.where(_magnitude(x) > infinity_bits(x), nan_key, keys)
 
 
-def order(x: Array, *, zeros_are_equal: bool = True) -> Array:
+def to_ordered_integers(x: Array, *, zeros_are_equal: bool = True) -> Array:
     """Maps floats to integers in the same order; NaNs come beyond the infinities at both ends."""
     bits = lax.bitcast_convert_type(x, np.dtype(f"int{x.dtype.itemsize * 8}"))
     sign = bits >> (bits.dtype.itemsize * 8 - 1)  # -1 or 0 by arithmetic, because XLA on CPU is slower with selects
@@ -105,7 +105,7 @@ def _view_bits(x: Array) -> tuple[Array, Array, Any]:
     return bits, infinity, np.array(np.iinfo(unsigned).max // 2 + 1, unsigned)
 
 
-def layout(dtype: Any, kind: str = "int") -> tuple[np.dtype[Any], int, int]:
+def float_layout(dtype: Any, kind: str = "int") -> tuple[np.dtype[Any], int, int]:
     """The integer type that holds the bits of a float type, its number of fraction bits, and its exponent bias."""
     limits = jnp.finfo(dtype)
     return np.dtype(f"{kind}{limits.bits}"), int(limits.nmant), int(limits.maxexp) - 1
@@ -116,5 +116,5 @@ def signed_zeros_of(x: Array) -> Array:
 
     They depend on `x` because under vmap a select of constants makes JAX lose the explicit mesh.
     """
-    integer, _, _ = layout(x.dtype)
+    integer, _, _ = float_layout(x.dtype)
     return lax.bitcast_convert_type(lax.bitcast_convert_type(x, integer) & np.iinfo(integer).min, x.dtype)

@@ -49,7 +49,7 @@ def _encrypt(place: Array, words: Sequence[Array], keys: Sequence[Sequence[Array
             left, right = (first & low_bits) * factors[0], (third & low_bits) * factors[1]
             first, second = (right >> shift) ^ second ^ _wide(first_key), right
             third, fourth = (left >> shift) ^ fourth ^ _wide(second_key), left
-        return lax.convert_element_type(_at(place, first, second, third, fourth), np.uint32)
+        return lax.convert_element_type(_select_word(place, first, second, third, fourth), np.uint32)
 
 
 def _encrypt_by_halves(place: Array, words: Sequence[Array], keys: Sequence[Sequence[Array]]) -> Array:
@@ -65,7 +65,7 @@ def _encrypt_by_halves(place: Array, words: Sequence[Array], keys: Sequence[Sequ
         )
         first, second = right_high ^ second ^ first_key, right
         third, fourth = left_high ^ fourth ^ second_key, left
-    return _at(place, first, second, third, fourth)
+    return _select_word(place, first, second, third, fourth)
 
 
 def _product(word: Array, factor: int) -> tuple[Array, Array]:
@@ -77,7 +77,7 @@ def _product(word: Array, factor: int) -> tuple[Array, Array]:
     return high * high_factor + (middle >> np.uint32(16)) + (upper >> np.uint32(16)), word * np.uint32(factor)
 
 
-def _at(place: Array, first: Array, second: Array, third: Array, fourth: Array) -> Array:
+def _select_word(place: Array, first: Array, second: Array, third: Array, fourth: Array) -> Array:
     """The element at `place`, 0 to 3."""
     return jnp.where(place < 2, jnp.where(place == 0, first, second), jnp.where(place == 2, third, fourth))
 

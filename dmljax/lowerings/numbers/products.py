@@ -15,7 +15,13 @@ from jax import Array, lax
 from dmljax.errors import Unsupported, require
 from dmljax.foundation.dimensions import is_symbolic, number
 from dmljax.foundation.open_sizes import fits
-from dmljax.foundation.sharding import MeshAxes, broadcast_alike, call_partitioned, dimension_axes, may_be_sharded
+from dmljax.foundation.sharding import (
+    MeshAxes,
+    broadcast_with_sharding,
+    call_with_auto_axes,
+    dimension_axes,
+    may_be_sharded,
+)
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.workarounds import product
 from dmljax.types import widened
@@ -30,10 +36,10 @@ def matrix_product(a: Array, b: Array, precision: Any = None) -> Array:
     def multiply(a: Array, b: Array) -> Array:
         return jnp.matmul(a, b, precision=precision, preferred_element_type=wide)
 
-    return _partitioned_product(multiply, a, b)
+    return _multiply_with_auto_axes(multiply, a, b)
 
 
-def _partitioned_product(multiply: Callable[..., Array], a: Array, b: Array, *others: Array | None) -> Array:
+def _multiply_with_auto_axes(multiply: Callable[..., Array], a: Array, b: Array, *others: Array | None) -> Array:
     """`multiply(a, b, *others)`, with batches, rows and columns sharded as in `a` and `b`.
 
     If the dimension of the sums is sharded, XLA adds up their parts.
@@ -51,7 +57,7 @@ def _partitioned_product(multiply: Callable[..., Array], a: Array, b: Array, *ot
         return multiply(a, b, *(None if x is None else next(remaining) for x in others))
 
     operands = [(x, dimension_axes(x)) for x in (a, b, *present)]
-    return call_partitioned(call, operands, result)
+    return call_with_auto_axes(call, operands, result)
 
 
 # Integers
@@ -63,7 +69,7 @@ def integer_product(a: Array, b: Array, a_zero: Array | None, b_zero: Array | No
     All have the same rank. A zero point has the type of its matrix and the shape (..., 1, 1), or one value for each row
     of `a`, (..., M, 1), or for each column of `b`, (..., 1, N).
     """
-    return _partitioned_product(_integer_product, a, b, a_zero, b_zero)
+    return _multiply_with_auto_axes(_integer_product, a, b, a_zero, b_zero)
 
 
 def _integer_product(a: Array, b: Array, a_zero: Array | None, b_zero: Array | None) -> Array:
@@ -115,7 +121,7 @@ def integer_product_as_floats(a: Array, b: Array, a_zero: Array | None, b_zero: 
 
     def multiply(a: Array, b: Array, a_zero: Array | None, b_zero: Array | None) -> Array:
         if max(a.dtype.itemsize, b.dtype.itemsize) > 1:
-            factors = _difference(a, a_zero, dtype), _difference(b, b_zero, dtype)
+            factors = _subtract_zero(a, a_zero, dtype), _subtract_zero(b, b_zero, dtype)
             return jnp.matmul(*factors, precision=lax.Precision.HIGHEST)
         if is_symbolic(columns):
             rule = f"must have at most {_MOST_TERMS_IN_INT32} columns, or a number that is known while tracing"
@@ -125,13 +131,13 @@ def integer_product_as_floats(a: Array, b: Array, a_zero: Array | None, b_zero: 
         pieces = (slice(start, start + _MOST_TERMS_IN_INT32) for start in chunks)
         return sum_as_floats([_integer_product(a[..., i], b[..., i, :], a_zero, b_zero) for i in pieces], dtype)
 
-    return _partitioned_product(multiply, a, b, a_zero, b_zero)
+    return _multiply_with_auto_axes(multiply, a, b, a_zero, b_zero)
 
 
 _MOST_TERMS_IN_INT32 = 2**15  # of products of differences of 8 bits, at most 255 * 255 each
 
 
-def _difference(x: Array, zero: Array | None, dtype: Any) -> Array:
+def _subtract_zero(x: Array, zero: Array | None, dtype: Any) -> Array:
     """`x - zero` as floats, because the integers' type may not hold it."""
     if zero is None:
         return x.astype(dtype)
@@ -153,4 +159,4 @@ def sum_as_floats(parts: Sequence[Array], dtype: Any) -> Array:
 def scale_rounded(total: Array, *scales: Array) -> Array:
     """Multiplies `total` by one scale after another and rounds each product, so that platforms agree."""
     shape = jnp.broadcast_shapes(total.shape, *(scale.shape for scale in scales))
-    return reduce(product, broadcast_alike(shape, total, *scales))
+    return reduce(product, broadcast_with_sharding(shape, total, *scales))

@@ -12,16 +12,16 @@ import numpy as np
 from jax import Array, lax
 
 from dmljax.lowerings.numbers import elementary_float32 as float32
-from dmljax.lowerings.numbers.derivatives import with_derivatives, with_jvps
+from dmljax.lowerings.numbers.derivatives import custom_derivatives, custom_jvps
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.workarounds import QUOTIENT_JVPS, quotient
 
 Function = Callable[[Array], Array]
 
 
-def _function(xla_function: Function, derivative: Function, **by_platform: Function) -> Function:
+def _make_function(xla_function: Function, derivative: Function, **by_platform: Function) -> Function:
     """A function of floats: float32 uses these on each platform, and everything else uses XLA's."""
-    float32_function = with_derivatives(derivative)(lambda x: choose(x, **({"default": xla_function} | by_platform)))
+    float32_function = custom_derivatives(derivative)(lambda x: choose(x, **({"default": xla_function} | by_platform)))
     return lambda x: xla_function(x) if x.dtype == np.float64 else float32_function(x)
 
 
@@ -33,17 +33,17 @@ def _asin(x: Array) -> Array:
 
 # XLA's hyperbolic functions lose digits for large arguments, except a GPU's. Its other functions here are scalar code
 # on a CPU.
-cosh: Function = _function(lax.cosh, lambda x: sinh(x), gpu=lax.cosh, default=float32.cosh)
-sinh: Function = _function(lax.sinh, lambda x: cosh(x), gpu=lax.sinh, default=float32.sinh)
-sin: Function = _function(lax.sin, lambda x: cos(x), cpu=float32.sin)
-cos: Function = _function(lax.cos, lambda x: -sin(x), cpu=float32.cos)
-tan: Function = _function(lax.tan, lambda x: 1 + tan(x) * tan(x), cpu=float32.tan)
-asin: Function = _function(_asin, lambda x: lax.rsqrt((1 - x) * (1 + x)), cpu=float32.asin)
-acos: Function = _function(lax.acos, lambda x: -lax.rsqrt((1 - x) * (1 + x)), cpu=float32.acos)
-atan: Function = _function(lax.atan, lambda x: 1 / (1 + x * x), cpu=lambda x: float32.angle(x, jnp.ones_like(x)))
+cosh: Function = _make_function(lax.cosh, lambda x: sinh(x), gpu=lax.cosh, default=float32.cosh)
+sinh: Function = _make_function(lax.sinh, lambda x: cosh(x), gpu=lax.sinh, default=float32.sinh)
+sin: Function = _make_function(lax.sin, lambda x: cos(x), cpu=float32.sin)
+cos: Function = _make_function(lax.cos, lambda x: -sin(x), cpu=float32.cos)
+tan: Function = _make_function(lax.tan, lambda x: 1 + tan(x) * tan(x), cpu=float32.tan)
+asin: Function = _make_function(_asin, lambda x: lax.rsqrt((1 - x) * (1 + x)), cpu=float32.asin)
+acos: Function = _make_function(lax.acos, lambda x: -lax.rsqrt((1 - x) * (1 + x)), cpu=float32.acos)
+atan: Function = _make_function(lax.atan, lambda x: 1 / (1 + x * x), cpu=lambda x: float32.angle(x, jnp.ones_like(x)))
 
 
-@with_jvps(*QUOTIENT_JVPS)
+@custom_jvps(*QUOTIENT_JVPS)
 def rounded_quotient(a: Array, b: Array) -> Array:
     """`a / b`, rounded to nearest on a CPU and a GPU, for results that jump; `a` must have the shape of the result.
 

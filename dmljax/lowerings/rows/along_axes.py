@@ -11,7 +11,7 @@ from jax import Array, lax
 
 from dmljax.foundation.dimensions import index_dtype, is_symbolic, number
 from dmljax.foundation.sharding import dimension_axes, shard_like
-from dmljax.lowerings.copies import of_sort_keys
+from dmljax.lowerings.copies import from_sort_keys
 from dmljax.lowerings.numbers.floats import sort_keys
 from dmljax.lowerings.platform import choose
 
@@ -104,7 +104,7 @@ def extreme(x: Array, axes: tuple[int, ...], *, largest: bool) -> Array:
     keys = partial(sort_keys, nan_is_largest=largest, zeros_are_equal=False)
 
     def by_keys(x: Array) -> Array:
-        return of_sort_keys(_extreme(keys(x), axes, largest=largest), x.dtype)
+        return from_sort_keys(_extreme(keys(x), axes, largest=largest), x.dtype)
 
     return choose(x, cpu=by_keys, default=partial(jnp.max if largest else jnp.min, axis=axes, keepdims=True))
 

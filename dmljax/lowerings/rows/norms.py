@@ -8,11 +8,11 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from dmljax.lowerings.numbers.derivatives import with_derivatives
+from dmljax.lowerings.numbers.derivatives import custom_derivatives
 from dmljax.types import widened
 
 
-@with_derivatives(jnp.sign)
+@custom_derivatives(jnp.sign)
 def magnitude(x: Array) -> Array:
     """The absolute value, with a derivative of 0 at 0."""
     return jnp.abs(x)
@@ -39,7 +39,7 @@ def root(x: Array, degree: int = 2) -> Array:
     def value(x: Array) -> Array:
         return lax.sqrt(x) if degree == 2 else lax.pow(x, jnp.full_like(x, 1 / degree))
 
-    result: Array = with_derivatives(derivative)(value)(x)
+    result: Array = custom_derivatives(derivative)(value)(x)
     return result
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array, lax
 
 from dmljax.foundation.dimensions import is_symbolic
-from dmljax.foundation.sharding import may_be_sharded, reshape_alike
+from dmljax.foundation.sharding import may_be_sharded, reshape_like
 from dmljax.lowerings.platform import choose
 from dmljax.types import widened
 
@@ -61,7 +61,7 @@ def recur(
     within = None
     if lengths is not None:
         is_within = _steps_within(lengths, input.shape[0])
-        input, within = jnp.where(is_within, input, 0), _in_order([is_within] * len(reverses), reverses)
+        input, within = jnp.where(is_within, input, 0), _to_loop_order([is_within] * len(reverses), reverses)
     products = _products_of_input(input, weight, reverses, precision)
     loop = partial(_loop, cell, _LoopInputs(products, within, reverses, input.dtype, has_sequence), initial)
     # A bias added before the loop costs a CPU another pass over the products, and saves a TPU a kernel per step, except
@@ -78,8 +78,8 @@ def _products_of_input(input: Array, weight: Array, reverses: tuple[bool, ...], 
         # Multiply once, so that devices that divide the outputs exchange the input's derivatives only once, and none
         # copies the weights of a direction.
         every = _product(input, weight, precision)
-        return _in_order([every[:, :, i] for i in range(len(reverses))], reverses)
-    inputs = zip(_in_order([input] * len(reverses), reverses), weight, strict=True)
+        return _to_loop_order([every[:, :, i] for i in range(len(reverses))], reverses)
+    inputs = zip(_to_loop_order([input] * len(reverses), reverses), weight, strict=True)
     return tuple(_product(x, weights, precision) for x, weights in inputs)
 
 
@@ -131,7 +131,7 @@ def _loop(cell: Cell, steps: _LoopInputs, initial: State, *, is_on_cpu: bool) ->
         products = tuple(x + bias for x, bias in zip(products, biases, strict=True))
     products = products if is_on_cpu else tuple(x.astype(dtype) for x in products)
     carry, sequence = _scan(one_step, start, (products, steps.within), reverse=steps.reverses == BACKWARD)
-    sequence = None if sequence is None else _of_directions(sequence, steps.reverses)
+    sequence = None if sequence is None else _to_input_order(sequence, steps.reverses)
     finals = (x.astype(dtype) for x in states(carry))
     return sequence, tuple(x if has_two else x[None] for x in finals)
 
@@ -145,14 +145,14 @@ def _scan(step: Callable[..., Any], start: State, steps: Any, *, reverse: bool) 
     return carry, None if output is None else output[None]
 
 
-def _of_directions(sequence: Array, reverses: tuple[bool, ...]) -> Array:
+def _to_input_order(sequence: Array, reverses: tuple[bool, ...]) -> Array:
     """The outputs in the order of the input: (steps, directions, batch, features)."""
     if reverses != BOTH:
         return sequence[:, None]
     return jnp.stack([sequence[:, 0], jnp.flip(sequence[:, 1], 0)], 1)
 
 
-def _in_order(each: Sequence[Array], reverses: tuple[bool, ...]) -> tuple[Array, ...]:
+def _to_loop_order(each: Sequence[Array], reverses: tuple[bool, ...]) -> tuple[Array, ...]:
     """The array of each direction, with its steps in the order of the loop, which runs backward only for BACKWARD."""
     return (each[0], jnp.flip(each[1], 0)) if reverses == BOTH else tuple(each)
 
@@ -190,4 +190,4 @@ def split_gates(x: Array, gates: int, axis: int) -> Array:
     and exchange no gates in the steps.
     """
     by_features = x.reshape(*x.shape[:axis], -1, gates, *x.shape[axis + 1 :])
-    return reshape_alike(x, by_features.swapaxes(axis, axis + 1))
+    return reshape_like(x, by_features.swapaxes(axis, axis + 1))

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from dmljax.foundation.dimensions import is_symbolic, replace_at
-from dmljax.lowerings.numbers.derivatives import with_jvps
+from dmljax.lowerings.numbers.derivatives import custom_jvps
 from dmljax.lowerings.platform import choose
 from dmljax.types import FLOATS
 
@@ -30,7 +30,7 @@ def running_sum(x: Array, axis: int, *, reverse: bool, exclusive: bool) -> Array
     On a CPU, a sum of floats has at most 8 rounding errors for every factor of 8 in the size.
     """
     sums = partial(_running, lax.add, lax.cumsum, 0, axis=axis, reverse=reverse, exclusive=exclusive)
-    return with_jvps(lambda tangent, x: sums(tangent))(sums)(x) if x.dtype in FLOATS else sums(x)
+    return custom_jvps(lambda tangent, x: sums(tangent))(sums)(x) if x.dtype in FLOATS else sums(x)
 
 
 def running_product(x: Array, axis: int, *, reverse: bool, exclusive: bool) -> Array:
@@ -41,7 +41,7 @@ def running_product(x: Array, axis: int, *, reverse: bool, exclusive: bool) -> A
     # none for an open size.
     in_steps = partial(_in_steps, axis=axis, reverse=reverse, exclusive=exclusive)
     function = in_steps if is_symbolic(x.shape[axis]) else by_jax
-    return with_jvps(lambda tangent, x: jax.jvp(function, (x,), (tangent,))[1])(products)(x)
+    return custom_jvps(lambda tangent, x: jax.jvp(function, (x,), (tangent,))[1])(products)(x)
 
 
 def _running(

@@ -22,7 +22,7 @@ class Finder:
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
-        self.functions = {key: self._of_function(function) for key, function in reader.functions.items()}
+        self.functions = {key: self._handle_function(function) for key, function in reader.functions.items()}
         self.bodies: dict[tuple[str, str, int], Handler | None] = {}
         self.deciding: dict[FunctionKey, frozenset[int]] = {}
         self.leading: set[str] = set()  # the names that lead to sizes through any nodes, in all graphs visited
@@ -42,7 +42,7 @@ class Finder:
             return handler
         key = (node.domain, node.operator, node.version)
         if key not in self.bodies:
-            self.bodies[key] = self._of_schema(node)
+            self.bodies[key] = self._handle_schema(node)
         return self.bodies[key]
 
     def deciding_inputs(self, key: FunctionKey) -> frozenset[int]:
@@ -52,11 +52,11 @@ class Finder:
         if key not in self.deciding:
             graph = self.reader.functions[key].graph
             self.leading |= {*graph.output_names}
-            names, _ = deciding_names(graph, self, ())
+            names, _ = find_deciding_names(graph, self, ())
             self.deciding[key] = frozenset(i for i, name in enumerate(graph.input_names) if name in names)
         return self.deciding[key]
 
-    def _of_function(self, function: Function) -> Handler:
+    def _handle_function(self, function: Function) -> Handler:
         names = (*function.attributes, *function.defaults)
         optional = Input(Use.PASSED, is_required=False, may_be_absent=True)
         inputs = [optional] * len(function.graph.inputs)
@@ -64,7 +64,7 @@ class Finder:
             lambda node, values: function, function.defaults, inputs, dict.fromkeys(names, Attribute())
         )
 
-    def _of_schema(self, node: Node) -> Handler | None:
+    def _handle_schema(self, node: Node) -> Handler | None:
         """A handler that runs the body that ONNX defines for an operator, if it defines one."""
         try:
             schema = onnx.defs.get_schema(node.operator, node.version, node.domain)
@@ -216,7 +216,7 @@ def _find_missing(nodes: Sequence[Node]) -> Iterator[Problem]:
             yield Problem((), f"unsupported operator {described}{did_you_mean(first.operator, known)}")
 
 
-def draws_numbers(finder: Finder, graph: OnnxGraph) -> bool:
+def has_random_nodes(finder: Finder, graph: OnnxGraph) -> bool:
     """Whether a node of a model may draw random numbers."""
     graphs = [graph, *(function.graph for function in finder.reader.functions.values())]
     return any(finder.find(node).is_random(node) for part in graphs for node in _all_nodes(part))
@@ -225,7 +225,7 @@ def draws_numbers(finder: Finder, graph: OnnxGraph) -> bool:
 # The values that decide sizes
 
 
-def deciding_names(
+def find_deciding_names(
     graph: OnnxGraph, finder: Finder, constants: Collection[str]
 ) -> tuple[frozenset[str], frozenset[str]]:
     """The names whose values decide sizes, and those that lead to a simpler program if known.
@@ -269,6 +269,6 @@ def find_known_names(graph: OnnxGraph, find: Callable[[Node], Handler], constant
     known = {*constants}
     for node in graph.nodes:
         handler = find(node)
-        if handler.is_closed(node) and (handler.measures or known.issuperset(node.inputs)):
+        if handler.is_pure(node) and (handler.measures or known.issuperset(node.inputs)):
             known |= {*node.outputs}
     return known

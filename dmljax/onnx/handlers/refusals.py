@@ -33,13 +33,13 @@ _LAYOUTS = OperatorRefusal(
     "load the original model, or optimize it with ORT_ENABLE_EXTENDED instead of ORT_ENABLE_ALL",
 )
 
-_OF_DOMAINS = {LAYOUTS: _LAYOUTS, LAYOUTS_OF_CHANNELS_LAST: _LAYOUTS, MACHINE_LEARNING: _LEARNING}
-_OF_OPERATORS = {(MAIN, "ImageDecoder"): _FILES, (TRAINING, "Gradient"): _GRADIENTS}
+_REFUSED_DOMAINS = {LAYOUTS: _LAYOUTS, LAYOUTS_OF_CHANNELS_LAST: _LAYOUTS, MACHINE_LEARNING: _LEARNING}
+_REFUSED_OPERATORS = {(MAIN, "ImageDecoder"): _FILES, (TRAINING, "Gradient"): _GRADIENTS}
 
 
 def refusal_of(domain: str, operator: str) -> OperatorRefusal | None:
     """Why an operator cannot be supported: all of some domains, and single operators of others."""
-    return _OF_DOMAINS.get(domain) or _OF_OPERATORS.get((domain, operator))
+    return _REFUSED_DOMAINS.get(domain) or _REFUSED_OPERATORS.get((domain, operator))
 
 
 def merge_problems(problems: Iterable[Problem]) -> list[Problem]:

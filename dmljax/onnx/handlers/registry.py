@@ -91,7 +91,7 @@ class Handler:
         """Whether a node may draw random numbers."""
         return self.draws is not None and self.draws(node)
 
-    def is_closed(self, node: Node) -> bool:
+    def is_pure(self, node: Node) -> bool:
         """Whether a node's results depend only on its inputs: not on values around a subgraph, nor on a random key."""
         uses = (self.input(i).use for i in range(len(node.inputs)))
         return not self.is_random(node) and not any(node.subgraphs) and Use.PASSED not in uses
@@ -243,7 +243,7 @@ def handles(
     return register
 
 
-contributed = functools.partial(handles, domain=MICROSOFT)
+handles_contrib = functools.partial(handles, domain=MICROSOFT)
 
 
 def of_padded(*operators: str) -> Callable[[R], R]:
@@ -337,7 +337,7 @@ def takes_attributes(operator: str, *, since: int, **kinds: Any) -> None:
     REGISTRY.add(MAIN, operator, older)
 
 
-def one_of(name: str, value: str, table: Mapping[str, T]) -> T:
+def look_up(name: str, value: str, table: Mapping[str, T]) -> T:
     """Looks up the value of an attribute in a table."""
     if value not in table:
         raise InvalidDesc(Problem(name, f"must be one of {', '.join(table)}", show(value)))

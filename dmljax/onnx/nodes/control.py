@@ -19,7 +19,7 @@ from dmljax.onnx.nodes.data.shapes import normalize_axis
 from dmljax.onnx.rewrites.joining import JOINED
 from dmljax.onnx.running.interpreter import as_array, as_known, is_known
 from dmljax.onnx.values.counts import NotKnown
-from dmljax.onnx.values.padded import Either, Padded, is_padded, is_padded_array
+from dmljax.onnx.values.padded import BranchType, Padded, is_padded, is_padded_array
 from dmljax.onnx.values.symbols import kind_of, known_numbers, size_of
 from dmljax.onnx.values.types import Array, Results, Tensor, Value
 
@@ -82,7 +82,7 @@ def _if(condition: Wanted, *, then_branch: OnnxGraph, else_branch: OnnxGraph, ca
         if len(traced) < 2:
             raise
         pairs = [*zip(*(traced[name] for name in branches), strict=False)]
-        types = [Either.of(*pair) for pair in pairs]
+        types = [BranchType.of(*pair) for pair in pairs]
         has_bounds = call.bound is not None or any(is_padded(value) for pair in pairs for value in pair)
         if has_bounds and None not in types:
             made = choose(lambda results: [of.enlarge(x) for of, x in zip(types, results, strict=True) if of])
@@ -110,7 +110,7 @@ class _Iteration(NamedTuple):
 _Step = Callable[[Tensor, Value, _Values, _Values], _Iteration]
 
 
-def _of_arrays(step: _Step, names: Sequence[str]) -> _Step:
+def _convert_results(step: _Step, names: Sequence[str]) -> _Step:
     """Converts the results of a step for JAX's control flow; `names` lists the carried values, then the rows."""
 
     def run(i: Tensor, goes_on: Value, carried: _Values, inputs: _Values) -> _Iteration:
@@ -121,11 +121,11 @@ def _of_arrays(step: _Step, names: Sequence[str]) -> _Step:
     return run
 
 
-class _Varies(Exception):
+class _TypeVaries(Exception):
     """Carried values change type after an iteration, so that a single trace cannot serve all iterations."""
 
 
-class _Ends(Exception):
+class _MayEndEarly(Exception):
     """A condition may end a loop before its count."""
 
 
@@ -168,7 +168,7 @@ def _run_by_scan(step: _Step, count: int, carried: _Values, inputs: Sequence[Arr
         i, before = state
         goes_on, after, rows = step(i, np.array(True), before, row)
         if not (is_known(goes_on) and goes_on):
-            raise _Ends
+            raise _MayEndEarly
         _require_same(before, after)
         return (i + 1, after), rows
 
@@ -182,7 +182,7 @@ def _run_by_scan(step: _Step, count: int, carried: _Values, inputs: Sequence[Arr
 
 def _require_same(before: _Values, after: _Values) -> None:
     if [*map(_spell, before)] != [*map(_spell, after)]:
-        raise _Varies
+        raise _TypeVaries
 
 
 def _run_until(step: _Step, count: Tensor | int | None, goes_on: Tensor, carried: _Values) -> _Values:
@@ -234,7 +234,7 @@ def _loop(
             if not is_symbolic(known_count) and known_count > MAX_COUNTED:
                 count = known_count = None
     if known_count == 0 or (is_known(goes_on) and not goes_on):
-        return (*initial, *_of_no_iterations(_of_arrays(step, names), initial, len(names) - state_count))
+        return (*initial, *_empty_rows(_convert_results(step, names), initial, len(names) - state_count))
     can_unroll = is_known(goes_on) and (count is None or (known_count is not None and not is_symbolic(known_count)))
 
     def unroll() -> Results:
@@ -250,13 +250,13 @@ def _loop(
     refusal = NotKnown(Problem((), rule, "a traced array", remedy=remedy))
     try:
         if known_count is not None and is_known(goes_on):
-            with contextlib.suppress(_Ends):
-                after, rows = _run_by_scan(_of_arrays(step, names), known_count, carried, ())
+            with contextlib.suppress(_MayEndEarly):
+                after, rows = _run_by_scan(_convert_results(step, names), known_count, carried, ())
                 return *after, *rows
         if len(names) == state_count:
             limit = count if known_count is None else known_count
-            return tuple(_run_until(_of_arrays(step, names), limit, goes_on, carried))
-    except _Varies:
+            return tuple(_run_until(_convert_results(step, names), limit, goes_on, carried))
+    except _TypeVaries:
         pass
     except NotKnown as error:
         refusal = error
@@ -273,7 +273,7 @@ def _stack_named_rows(rows: Sequence[_Values], names: Sequence[str]) -> list[Ten
     return results
 
 
-def _of_no_iterations(step: _Step, carried: _Values, count: int) -> list[Array]:
+def _empty_rows(step: _Step, carried: _Values, count: int) -> list[Array]:
     """Empty rows, of the type that an iteration would give."""
     if not count:
         return []
@@ -307,8 +307,8 @@ def _scan(
     state_count = _count_of_states(inputs, body, num_scan_inputs)
     names, states = body.output_names, inputs[:state_count]
     rows, scanned = map(as_array, inputs[state_count:]), []
-    axes = _each("scan_input_axes", scan_input_axes, num_scan_inputs)
-    directions = _each("scan_input_directions", scan_input_directions, num_scan_inputs)
+    axes = _check_numbers("scan_input_axes", scan_input_axes, num_scan_inputs)
+    directions = _check_numbers("scan_input_directions", scan_input_directions, num_scan_inputs)
     for row, axis, is_reverse in zip(rows, axes, directions, strict=True):
         row = jnp.moveaxis(row, normalize_axis(axis, row.ndim), 0)
         scanned.append(jnp.flip(row, 0) if is_reverse else row)
@@ -324,16 +324,16 @@ def _scan(
 
     try:
         after, results = _run_by_scan(
-            _of_arrays(step, names), count, _arrays(call.node.inputs[:state_count], states), scanned
+            _convert_results(step, names), count, _arrays(call.node.inputs[:state_count], states), scanned
         )
-    except (NotKnown, _Varies):
+    except (NotKnown, _TypeVaries):
         if is_symbolic(count) or not 0 < count <= MAX_UNROLLED:
             raise Unsupported(Problem((), "states must keep their types and shapes in every iteration")) from None
         after, made = _run_in_turn(step, count, np.array(True), states, scanned)
         results = _stack_named_rows(made, names[state_count:])
     finished = []
-    axes = _each("scan_output_axes", scan_output_axes, len(results))
-    directions = _each("scan_output_directions", scan_output_directions, len(results))
+    axes = _check_numbers("scan_output_axes", scan_output_axes, len(results))
+    directions = _check_numbers("scan_output_directions", scan_output_directions, len(results))
     for result, axis, is_reverse in zip(map(as_array, results), axes, directions, strict=True):
         finished.append(
             jnp.moveaxis(jnp.flip(result, 0) if is_reverse else result, 0, normalize_axis(axis, result.ndim))
@@ -351,7 +351,7 @@ def _unstack(rows: Array, *, call: NodeCall) -> Results:
     return tuple(row if call.wants(i) else None for i, row in enumerate(rows))
 
 
-def _each(name: str, numbers: Sequence[int], count: int) -> Sequence[int]:
+def _check_numbers(name: str, numbers: Sequence[int], count: int) -> Sequence[int]:
     if numbers and len(numbers) != count:
         raise InvalidDesc(Problem(name, f"must have {count} numbers", tuple(numbers)))
     return numbers or [0] * count
@@ -368,7 +368,7 @@ def _scan_of_batches(
 ) -> Results:
     # The first axis of each input is the batch, and the second axis of scanned inputs is the sequence.
     state_count = _count_of_states(inputs, body, num_scan_inputs)
-    reverse = _each("directions", directions, num_scan_inputs)
+    reverse = _check_numbers("directions", directions, num_scan_inputs)
     if lengths is not None and any(reverse):
         raise Unsupported(Problem("directions", "must be 0 if sequence lengths are given", tuple(directions)))
     names = body.output_names

@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 import dmljax
-from dmljax.onnx.handlers.registry import contributed
+from dmljax.onnx.handlers.registry import handles_contrib
 from dmljax.onnx.handlers.signatures import Matrix, Quantized, Vector
 from dmljax.onnx.nodes.quantized.qlinear import dequantize
 from dmljax.onnx.values.types import Array, Results
 
 
-@contributed("EmbedLayerNormalization")
+@handles_contrib("EmbedLayerNormalization")
 def _embed_layer_normalized(
     ids: Matrix,
     segments: Matrix | None,
@@ -64,7 +64,7 @@ class _QuantizedRows(NamedTuple):
         return None if parts[0] is None else dequantize(Quantized(*parts))
 
 
-@contributed("QEmbedLayerNormalization")
+@handles_contrib("QEmbedLayerNormalization")
 def _quantized_embedding(inputs: _QuantizedRows, *, epsilon: float = 1e-12) -> Results:
     tables = map(inputs.numbers, ("words", "positions", "of_segments", "gamma", "beta"))
     return _embed_layer_normalized(*(inputs.ids, inputs.segments, *tables, inputs.mask), epsilon=epsilon)

@@ -16,9 +16,9 @@ from jax import lax
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.lowerings.numbers.few_bits import unpack
-from dmljax.onnx.handlers.registry import contributed, one_of
+from dmljax.onnx.handlers.registry import handles_contrib, look_up
 from dmljax.onnx.handlers.signatures import Attributes, Matrices, Matrix, Rows
-from dmljax.onnx.nodes.quantized.few_bits import in_blocks
+from dmljax.onnx.nodes.quantized.few_bits import dequantize_blocks
 from dmljax.onnx.values.types import Array
 from dmljax.types import widened
 
@@ -66,10 +66,10 @@ class _Layer(NamedTuple):
         """Multiplies rows with an expert's matrix, in at least float32."""
         wide = widened(rows.dtype)
         product: Array = jnp.einsum("rk,nk->rn", rows, self.weight(expert), preferred_element_type=wide)
-        return product if self.bias is None else product + _of_expert(expert, self.bias)[None].astype(wide)
+        return product if self.bias is None else product + _take_expert(expert, self.bias)[None].astype(wide)
 
 
-def _of_expert(expert: Array, of_all: Array) -> Array:
+def _take_expert(expert: Array, of_all: Array) -> Array:
     matrix: Array = lax.dynamic_index_in_dim(of_all, expert, keepdims=False)
     return matrix
 
@@ -112,7 +112,7 @@ def _mix_sparsely(scores: Array) -> tuple[Array, Array]:
     return jnp.concatenate(experts, 1), jnp.concatenate(weights, 1)
 
 
-def _by_expert(x: Array, experts: Array, count: int, run: Callable[[Array, Array], Array]) -> Array:
+def _run_experts(x: Array, experts: Array, count: int, run: Callable[[Array, Array], Array]) -> Array:
     """The results (tokens, k, features) of `run(rows, expert)` for the experts of each token."""
     tokens, per_token = experts.shape
     pairs, of_pairs = tokens * per_token, experts.reshape(-1).astype(jnp.int32)
@@ -162,7 +162,7 @@ def _mix(
         gate, linear = first(rows, expert), None if third is None else third(rows, expert)
         return second(_activate(gate, linear, mixture).astype(rows.dtype), expert)
 
-    results = _by_expert(tokens, experts, router.shape[1], expert_of)
+    results = _run_experts(tokens, experts, router.shape[1], expert_of)
     mean = jnp.einsum("tk,tkn->tn", weights.astype(results.dtype), results)
     return mean.astype(x.dtype).reshape(x.shape)
 
@@ -170,12 +170,12 @@ def _mix(
 def _activate(gate: Array, linear: Array | None, mixture: _Mixture) -> Array:
     """Applies the activation, which multiplies the gate with the linear part, if any."""
     if mixture.is_gated and mixture.swiglu_fusion:
-        is_halves = one_of("swiglu_fusion", str(mixture.swiglu_fusion), {"0": False, "1": False, "2": True})
+        is_halves = look_up("swiglu_fusion", str(mixture.swiglu_fusion), {"0": False, "1": False, "2": True})
         parts = gate.reshape(*gate.shape[:-1], *((2, -1) if is_halves else (-1, 2)))
         gate, linear = (jnp.take(parts, i, axis=-2 if is_halves else -1) for i in range(2))
     if mixture.activation_type == "swiglu" and linear is not None:
         return _swiglu(gate, linear, mixture)
-    activation = one_of("activation_type", mixture.activation_type, _ACTIVATIONS)
+    activation = look_up("activation_type", mixture.activation_type, _ACTIVATIONS)
     return activation(gate) if linear is None else activation(gate) * linear
 
 
@@ -207,7 +207,7 @@ def _require_matrices(name: str, weight: Array, experts: int, inputs: int, per_b
         raise InvalidDesc(Problem(name, rule, weight.shape, remedy=remedy or None))
 
 
-@contributed("MoE")
+@handles_contrib("MoE")
 def _mixture_of_experts(
     x: Matrices,
     router: Matrix,
@@ -225,7 +225,7 @@ def _mixture_of_experts(
 
     def layer(name: str, weight: Array, bias: Array | None, inputs: int) -> _Layer:
         _require_matrices(name, weight, router.shape[1], inputs)
-        return _Layer(lambda expert: _of_expert(expert, weight).astype(x.dtype), bias)
+        return _Layer(lambda expert: _take_expert(expert, weight).astype(x.dtype), bias)
 
     first = layer("fc1_experts_weights", weight1, bias1, hidden)
     second = layer("fc2_experts_weights", weight2, bias2, features)
@@ -233,7 +233,7 @@ def _mixture_of_experts(
     return _mix(x, router, None, (first, second, third), mixture)
 
 
-@contributed("QMoE")
+@handles_contrib("QMoE")
 def _quantized_mixture_of_experts(
     x: Matrices,
     router: Matrix,
@@ -277,12 +277,12 @@ def _quantized_mixture_of_experts(
         blocks = -(-inputs // size)
 
         def matrix(expert: Array) -> Array:
-            numbers = unpack(_of_expert(expert, weight), bits)[:, :inputs]
-            factors = _of_expert(expert, scales)
+            numbers = unpack(_take_expert(expert, weight), bits)[:, :inputs]
+            factors = _take_expert(expert, scales)
             shift: Any = np.full((1, 1), 2 ** (bits - 1), np.float32)
             if zeros is not None:
-                shift = unpack(_of_expert(expert, zeros), bits)[..., : factors.shape[-1]].reshape(-1, blocks)
-            return in_blocks(numbers, factors.reshape(-1, blocks), shift, size, x.dtype)
+                shift = unpack(_take_expert(expert, zeros), bits)[..., : factors.shape[-1]].reshape(-1, blocks)
+            return dequantize_blocks(numbers, factors.reshape(-1, blocks), shift, size, x.dtype)
 
         return _Layer(matrix, bias)
 

@@ -64,7 +64,7 @@ def _limit(dtype: Any, of_floats: float, of_integers: str, of_bool: bool) -> Any
     return of_floats if jnp.issubdtype(dtype, jnp.floating) else of_bool
 
 
-def _several(results: Any) -> tuple[Any, ...]:
+def _as_tuple(results: Any) -> tuple[Any, ...]:
     return results if isinstance(results, tuple) else (results,)
 
 
@@ -75,10 +75,10 @@ def _broadcast(shapes: Sequence[Sizes]) -> Sizes:
     """Broadcasts sizes."""
     rank = max(map(len, shapes))
     aligned = [(1,) * (rank - len(shape)) + shape for shape in shapes]
-    return tuple(map(_common, zip(*aligned, strict=True)))
+    return tuple(map(_broadcast_size, zip(*aligned, strict=True)))
 
 
-def _common(sizes: Sequence[Any]) -> Any:
+def _broadcast_size(sizes: Sequence[Any]) -> Any:
     """Broadcasts the size of a dimension: sizes that differ are equal at run time, or one of them is 1."""
     common: Any = 1
     for size in sizes:
@@ -109,7 +109,7 @@ def _fit(value: Any, sizes: Sizes) -> Array:
 def _elementwise(run: Run, *inputs: Any, **_: Any) -> Results:
     sizes = _broadcast([x.shape for x in inputs if x is not None])
     results = run(*(None if x is None else _fit(x, sizes) for x in inputs))
-    return tuple(padded(result, sizes) for result in _several(results))
+    return tuple(padded(result, sizes) for result in _as_tuple(results))
 
 
 @of_padded("CastLike")
@@ -368,7 +368,7 @@ def _gather_nd(run: Run, x: Any, indices: Any, *, batch_dims: int = 0) -> Result
     return _mark_padding(run(_array(x), rows), sizes)
 
 
-def _with_bin(x: Any, axis: int) -> Array:
+def _add_bin(x: Any, axis: int) -> Array:
     """Adds an element along an axis, which takes the updates of padding."""
     array = _array(x)
     return jnp.pad(array, [(0, int(i == axis)) for i in range(array.ndim)])
@@ -377,7 +377,7 @@ def _with_bin(x: Any, axis: int) -> Array:
 @of_padded("Scatter", "ScatterElements")
 def _scatter_elements(run: Run, x: Any, indices: Any, updates: Any, *, axis: int = 0, **_: Any) -> Results:
     axis = normalize_axis(axis, x.ndim)
-    whole = _with_bin(x, axis)
+    whole = _add_bin(x, axis)
     places = _wrap(_fill_indices(indices), x.shape[axis])
     is_true = are_inside(indices.shape)
     places = places if is_true is None else jnp.where(is_true, places, whole.shape[axis] - 1)
@@ -388,15 +388,15 @@ def _scatter_elements(run: Run, x: Any, indices: Any, updates: Any, *, axis: int
 @of_padded("ScatterND")
 def _scatter_nd(run: Run, x: Any, indices: Any, updates: Any, **_: Any) -> Results:
     _require_whole(indices, -1)
-    whole = _with_bin(x, 0)
+    whole = _add_bin(x, 0)
     rows = _wrap_rows(indices, x.shape)
     is_true = are_inside(indices.shape[:-1])
     first = rows[..., 0] if is_true is None else jnp.where(is_true, rows[..., 0], whole.shape[0] - 1)
-    result = run(whole, rows.at[..., 0].set(first), _with_room(updates, indices.shape[:-1]))
+    result = run(whole, rows.at[..., 0].set(first), _pad_to_bounds(updates, indices.shape[:-1]))
     return padded(result[:-1], x.shape)
 
 
-def _with_room(value: Any, sizes: Sizes) -> Array:
+def _pad_to_bounds(value: Any, sizes: Sizes) -> Array:
     """Pads the first axes of an array with zeros to the largest values of these counts."""
     array = _array(value)
     missing = [
@@ -475,7 +475,7 @@ def _non_max_suppression(run: Run, boxes: Any, scores: Any, *others: Any, **_: A
 def _roi_align(run: Run, x: Any, rois: Any, batch_indices: Any, **_: Any) -> Results:
     _require_whole(x, *range(x.ndim))
     result = run(_array(x), _fill(rois, 0), _fill(batch_indices, 0))
-    return padded(result, (_common([rois.shape[0], batch_indices.shape[0]]), *result.shape[1:]))
+    return padded(result, (_broadcast_size([rois.shape[0], batch_indices.shape[0]]), *result.shape[1:]))
 
 
 # Reductions
@@ -552,7 +552,7 @@ def _matmul(run: Run, a: Any, b: Any) -> Results:
     inner = [a.ndim - 1, max(b.ndim - 2, 0)]
     batch = _broadcast([a.shape[:-2], b.shape[:-2]]) if max(a.ndim, b.ndim) > 2 else ()
     rows, columns = a.shape[-2:-1], b.shape[-1:] if b.ndim > 1 else ()
-    common = _common([a.shape[inner[0]], b.shape[inner[1]]])
+    common = _broadcast_size([a.shape[inner[0]], b.shape[inner[1]]])
     fitted_a = _fit_product(a, (*batch, *rows, common), inner[0])
     fitted_b = _fit_product(b, (*batch, common, *columns), inner[1])
     return padded(run(fitted_a, fitted_b), (*batch, *rows, *columns))
@@ -592,16 +592,16 @@ def _einsum(run: Run, *inputs: Any, equation: str) -> Results:
     "GlobalMaxPool", "GroupNormalization", "InstanceNormalization", "LRN", "LpPool", "MaxPool", "Resize",
     "SpaceToDepth", "Upsample",
 )  # fmt: skip
-def _of_batch(run: Run, x: Any, *others: Any, **_: Any) -> Results:
+def _map_batch(run: Run, x: Any, *others: Any, **_: Any) -> Results:
     _require_whole(x, *range(1, x.ndim))
     arguments = [
-        _without_batch(x, other) if has_counts(other) else None if other is None else _require_known_size(other)
+        _bound_batch(x, other) if has_counts(other) else None if other is None else _require_known_size(other)
         for other in others
     ]
-    return tuple(padded(result, (x.shape[0], *result.shape[1:])) for result in _several(run(_array(x), *arguments)))
+    return tuple(padded(result, (x.shape[0], *result.shape[1:])) for result in _as_tuple(run(_array(x), *arguments)))
 
 
-def _without_batch(x: Any, sizes: Any) -> Tensor:
+def _bound_batch(x: Any, sizes: Any) -> Tensor:
     """Replaces a count of the batch by its bound in the sizes that Resize takes."""
     first, *others = as_sizes(sizes)
     if not is_same(first, x.shape[0]):
@@ -623,7 +623,7 @@ def _normalization(run: Run, x: Any, *others: Any, axis: int = -1, **_: Any) -> 
         padded(
             result, [size if bound_of(size) == due else due for size, due in zip(x.shape, result.shape, strict=True)]
         )
-        for result in _several(run(_array(x), *map(_require_known_size, others)))
+        for result in _as_tuple(run(_array(x), *map(_require_known_size, others)))
     )
 
 
@@ -640,5 +640,5 @@ def _packed_attention(run: Run, x: Any, *others: Any, **_: Any) -> Results:
 
 
 @of_padded("QuantizeLinear", "DequantizeLinear", "Trilu")
-def _of_same_sizes(run: Run, x: Any, *others: Any, **_: Any) -> Results:
+def _keep_sizes(run: Run, x: Any, *others: Any, **_: Any) -> Results:
     return padded(run(_array(x), *map(_require_known_size, others)), x.shape)

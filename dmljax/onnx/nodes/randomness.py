@@ -10,7 +10,7 @@ import dmljax
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.graph.graph import Node
 from dmljax.onnx.graph.reader import dtype_of
-from dmljax.onnx.handlers.registry import NodeCall, contributed, handles
+from dmljax.onnx.handlers.registry import NodeCall, handles, handles_contrib
 from dmljax.onnx.handlers.signatures import Kept, Matrix, Wanted
 from dmljax.onnx.nodes.numbers.elementwise import add_arrays
 from dmljax.onnx.running.interpreter import promote
@@ -135,7 +135,7 @@ def _dropout_of_attributes(x: Array, *, is_test: int = 0, ratio: float = 0.5) ->
     return _pass_through(x)
 
 
-@contributed("BiasDropout", draws=lambda node: may_drop(node, 4))
+@handles_contrib("BiasDropout", draws=lambda node: may_drop(node, 4))
 def _dropout_of_sum(
     x: Array,
     bias: Array,

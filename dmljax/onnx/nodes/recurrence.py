@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import dmljax
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.handlers.registry import NodeCall, contributed, handles, one_of
+from dmljax.onnx.handlers.registry import NodeCall, handles, handles_contrib, look_up
 from dmljax.onnx.handlers.signatures import RecurrentAttributes, RecurrentInputs, Rows
 from dmljax.onnx.values.types import Array, Results
-from dmljax.ops.networks.recurrence import activation_functions, gru_of, rnn_of
+from dmljax.ops.networks.recurrence import activation_functions, run_gru, run_rnn
 from dmljax.text import show
 
 
@@ -57,7 +57,7 @@ def _activations(network: RecurrentAttributes, count: int) -> list[directml.Oper
     alphas, betas = iter(network.activation_alpha), iter(network.activation_beta)
     functions = []
     for name in network.activations[:count]:
-        activation = one_of("activations", name.lower(), _ACTIVATIONS)
+        activation = look_up("activations", name.lower(), _ACTIVATIONS)
         numbers = []
         if activation.alpha is not None:
             numbers.append(next(alphas, activation.alpha))
@@ -78,7 +78,7 @@ def _run(
     **more: Any,
 ) -> tuple[Array | None, ...]:
     """Computes a network; in layout 1, the batch axis comes before the steps and before the directions."""
-    recurrent_direction = one_of("direction", network.direction, _DIRECTIONS)
+    recurrent_direction = look_up("direction", network.direction, _DIRECTIONS)
     if recurrent_direction is directml.RecurrentNetworkDirection.BIDIRECTIONAL:
         count *= 2
     if network.activations is not None and len(network.activations) < count:
@@ -131,7 +131,7 @@ def _clip_sums(
 
 @handles("RNN")
 def _rnn(inputs: RecurrentInputs, *, network: RecurrentAttributes, call: NodeCall) -> Results:
-    run = _clip_sums(dmljax.rnn, rnn_of, directml.RnnDesc.defaults, network.clip)
+    run = _clip_sums(dmljax.rnn, run_rnn, directml.RnnDesc.defaults, network.clip)
     return _run(run, 1, inputs, network, call)
 
 
@@ -139,7 +139,7 @@ def _rnn(inputs: RecurrentInputs, *, network: RecurrentAttributes, call: NodeCal
 def _gru(
     inputs: RecurrentInputs, *, network: RecurrentAttributes, linear_before_reset: int = 0, call: NodeCall
 ) -> Results:
-    run = _clip_sums(dmljax.gru, gru_of, directml.GruDesc.defaults, network.clip)
+    run = _clip_sums(dmljax.gru, run_gru, directml.GruDesc.defaults, network.clip)
     return _run(run, 2, inputs, network, call, linear_before_reset=bool(linear_before_reset))
 
 
@@ -163,7 +163,7 @@ def lstm(
     )
 
 
-@contributed("DynamicQuantizeLSTM")
+@handles_contrib("DynamicQuantizeLSTM")
 def _lstm_of_quantized_weights(
     x: Rows,
     weight: Rows,

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.handlers.registry import handles, one_of
+from dmljax.onnx.handlers.registry import handles, look_up
 from dmljax.onnx.handlers.signatures import Known, KnownText, Vectors
 from dmljax.onnx.values.types import Array, Results
 
@@ -50,7 +50,7 @@ def _normalize(
     stopwords: Sequence[str] = (),
 ) -> Known:
     cases: dict[str, Callable[[str], str]] = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}
-    change = one_of("case_change_action", case_change_action, cases)
+    change = look_up("case_change_action", case_change_action, cases)
     stop = {*stopwords} if is_case_sensitive else {word.casefold() for word in stopwords}
     if x.ndim not in (1, 2) or (x.ndim == 2 and x.shape[0] != 1):
         raise InvalidDesc(Problem("X", "must be a vector or a single row", x.shape))
@@ -87,7 +87,7 @@ def _count_grams(
     scales = jnp.asarray(weights or [1.0] * len(columns), jnp.float32)
     by_mode = {"TF": counts, "IDF": jnp.where(counts > 0, scales[None], 0), "TFIDF": counts * scales[None]}
     result = jnp.zeros((len(rows), max(ngram_indexes) + 1), jnp.float32)
-    result = result.at[:, jnp.asarray(ngram_indexes)].set(one_of("mode", mode, by_mode))
+    result = result.at[:, jnp.asarray(ngram_indexes)].set(look_up("mode", mode, by_mode))
     return result.reshape(*x.shape[:-1], -1)
 
 

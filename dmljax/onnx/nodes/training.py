@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import dmljax
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.handlers.refusals import TRAINING
-from dmljax.onnx.handlers.registry import handles, one_of
+from dmljax.onnx.handlers.registry import handles, look_up
 from dmljax.onnx.handlers.signatures import Number
 from dmljax.onnx.values.types import Array, Results
 
@@ -66,7 +66,7 @@ def _adagrad(
 def _momentum(
     rate: Number, step: Number, *tensors: Array, alpha: float, beta: float, mode: str, norm_coefficient: float
 ) -> Results:
-    is_nesterov = one_of("mode", mode, {"standard": False, "nesterov": True})
+    is_nesterov = look_up("mode", mode, {"standard": False, "nesterov": True})
 
     def update(x: Array, gradient: Array, momentum: Array) -> tuple[Array, ...]:
         decay, length = jnp.asarray(alpha, x.dtype), rate.reshape(()).astype(x.dtype)

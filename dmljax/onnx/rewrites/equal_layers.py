@@ -66,7 +66,7 @@ def _places(block: Sequence[Node]) -> dict[str, Place]:
     return {name: (i, j) for i, node in enumerate(block) for j, name in enumerate(node.outputs) if name}
 
 
-class Kinds:
+class Labeler:
     """Decides which values and nodes of a graph are equal.
 
     `types` are of weights, and `constants` are other stored arrays. Nodes that are `apart` equal no others.
@@ -170,24 +170,24 @@ def _freeze(value: Any) -> Hashable:
 # The search
 
 
-def find_layers(graph: OnnxGraph, kinds: Kinds) -> list[Layers]:
+def find_layers(graph: OnnxGraph, labeler: Labeler) -> list[Layers]:
     """The equal layers of a graph, in order; a graph may have several sequences of them."""
-    nodes = [node for node in graph.nodes if node not in kinds.stored]
+    nodes = [node for node in graph.nodes if node not in labeler.stored]
     numbers: dict[Hashable, int] = {}
-    labels = np.array([numbers.setdefault(kinds.label(node), len(numbers)) for node in nodes])
-    return [*_find_in_repetition(graph, kinds, nodes, labels)]
+    labels = np.array([numbers.setdefault(labeler.label(node), len(numbers)) for node in nodes])
+    return [*_find_in_repetition(graph, labeler, nodes, labels)]
 
 
-def _find_in_repetition(graph: OnnxGraph, kinds: Kinds, nodes: Sequence[Node], labels: Any) -> Iterator[Layers]:
+def _find_in_repetition(graph: OnnxGraph, labeler: Labeler, nodes: Sequence[Node], labels: Any) -> Iterator[Layers]:
     for first, period, length in _find_repetitions(labels):
-        sequences = _layers_in(kinds, nodes[first : first + length], period)
-        longer = [_with_layer_before(graph, kinds, layers, nodes) or layers for layers in sequences]
+        sequences = _layers_in(labeler, nodes[first : first + length], period)
+        longer = [_prepend_layer(graph, labeler, layers, nodes) or layers for layers in sequences]
         if longer:
             best = max(longer, key=lambda layers: (len(layers.blocks), -len(layers.carried)))
             start, end = min(map(nodes.index, best.blocks[0])), max(map(nodes.index, best.blocks[-1])) + 1
-            yield from _find_in_repetition(graph, kinds, nodes[:start], labels[:start])
+            yield from _find_in_repetition(graph, labeler, nodes[:start], labels[:start])
             yield best
-            yield from _find_in_repetition(graph, kinds, nodes[end:], labels[end:])
+            yield from _find_in_repetition(graph, labeler, nodes[end:], labels[end:])
             return
 
 
@@ -207,29 +207,29 @@ def _find_repetitions(labels: Any) -> list[tuple[int, int, int]]:
     )
 
 
-def _layers_in(kinds: Kinds, nodes: Sequence[Node], period: int) -> list[Layers]:
+def _layers_in(labeler: Labeler, nodes: Sequence[Node], period: int) -> list[Layers]:
     """The layers of a repetition for each place where they may begin; all of them, or as many as are connected."""
 
     def blocks(start: int) -> list[Sequence[Node]]:
         return [nodes[i : i + period] for i in range(start, len(nodes) - period + 1, period)]
 
-    whole = [_connect(kinds, blocks(start)) for start in range(len(nodes) % period + 1)]
-    return [*filter(None, whole)] or [*filter(None, (_chain(kinds, blocks(start)) for start in range(period)))]
+    whole = [_connect(labeler, blocks(start)) for start in range(len(nodes) % period + 1)]
+    return [*filter(None, whole)] or [*filter(None, (_chain(labeler, blocks(start)) for start in range(period)))]
 
 
-def _chain(kinds: Kinds, blocks: Sequence[Sequence[Node]]) -> Layers | None:
+def _chain(labeler: Labeler, blocks: Sequence[Sequence[Node]]) -> Layers | None:
     """The longest sequence of blocks of which each two neighbors are connected equally."""
     chains: list[list[Sequence[Node]]] = [[]]
     for pair in pairwise(blocks):
-        if _connect(kinds, pair) is None:
+        if _connect(labeler, pair) is None:
             chains.append([])
         else:
             chains[-1] += pair[1:] if chains[-1] else pair
     longest = max(chains, key=len)
-    return _connect(kinds, longest) if longest else None
+    return _connect(labeler, longest) if longest else None
 
 
-def _connect(kinds: Kinds, blocks: Sequence[Sequence[Node]]) -> Layers | None:
+def _connect(labeler: Labeler, blocks: Sequence[Sequence[Node]]) -> Layers | None:
     """The connections of nodes with equal labels; None if they differ between layers."""
     made = [*map(_places, blocks)]
     names = [[name for node in block for name in reads(node)] for block in blocks]
@@ -253,11 +253,11 @@ def _connect(kinds: Kinds, blocks: Sequence[Sequence[Node]]) -> Layers | None:
         if place is not None:
             if carried.setdefault(place, column[0]) != column[0]:
                 return None
-        elif len({*map(kinds.key, column)}) == 1:
+        elif len({*map(labeler.key, column)}) == 1:
             common.add(name)
         elif (
-            len({*map(kinds.kind, column)}) > 1
-            or kinds.kind(name) is None
+            len({*map(labeler.kind, column)}) > 1
+            or labeler.kind(name) is None
             or per_layer.setdefault(name, column) != column
         ):
             return None
@@ -268,14 +268,14 @@ def _connect(kinds: Kinds, blocks: Sequence[Sequence[Node]]) -> Layers | None:
     )
 
 
-def _with_layer_before(graph: OnnxGraph, kinds: Kinds, layers: Layers, nodes: Sequence[Node]) -> Layers | None:
+def _prepend_layer(graph: OnnxGraph, labeler: Labeler, layers: Layers, nodes: Sequence[Node]) -> Layers | None:
     """The layers with one more of `nodes` before them, between whose nodes there are some that all layers read.
 
     Exporters compute what is the same in all layers only once, in the first layer.
     """
     first, *_ = layers.blocks
     made = _places(first)
-    labels = [*map(kinds.label, first)]
+    labels = [*map(labeler.label, first)]
     counterparts: dict[int, Node] = {}
     before = nodes[: nodes.index(first[0])]
     makers = {name: node for node in before for name in node.outputs}
@@ -286,22 +286,22 @@ def _with_layer_before(graph: OnnxGraph, kinds: Kinds, layers: Layers, nodes: Se
         if node is None or node.outputs.index(name) != j or counterparts.get(i, node) is not node:
             return None
         if i not in counterparts:
-            if kinds.label(node) != labels[i]:
+            if labeler.label(node) != labels[i]:
                 return None
             counterparts[i] = node
             waiting += (
                 (made[value], other) for value, other in zip(reads(first[i]), reads(node), strict=True) if value in made
             )
     if len(counterparts) < len(first):
-        counterparts |= _find_counterparts(kinds, before, first, made, counterparts)
+        counterparts |= _find_counterparts(labeler, before, first, made, counterparts)
     if counterparts.keys() != {*range(len(first))}:
         return None
-    longer = _connect(kinds, [[counterparts[i] for i in range(len(first))], *layers.blocks])
+    longer = _connect(labeler, [[counterparts[i] for i in range(len(first))], *layers.blocks])
     return longer if longer is not None and not _reads_itself(graph, longer) else None
 
 
 def _find_counterparts(
-    kinds: Kinds,
+    labeler: Labeler,
     nodes: Sequence[Node],
     block: Sequence[Node],
     made: Mapping[str, Place],
@@ -318,7 +318,7 @@ def _find_counterparts(
             alike = (
                 candidate
                 for candidate in nodes
-                if candidate not in taken and kinds.label(candidate) == kinds.label(node)
+                if candidate not in taken and labeler.label(candidate) == labeler.label(node)
             )
             fitting = (
                 candidate

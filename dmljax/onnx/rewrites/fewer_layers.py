@@ -7,7 +7,7 @@ from typing import NamedTuple
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.foundation.checks import integer_in
 from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph, names_read
-from dmljax.onnx.rewrites.equal_layers import Kinds, Layers, Place, find_layers, operator_key, reads
+from dmljax.onnx.rewrites.equal_layers import Labeler, Layers, Place, find_layers, operator_key, reads
 from dmljax.onnx.rewrites.loaded_graph import LoadedGraph
 from dmljax.onnx.rewrites.patterns import drop_unread
 
@@ -16,7 +16,7 @@ _VERSION = 14  # of the Identity that gives a layer's result the name of the las
 
 def longest_layers(loaded: LoadedGraph) -> Layers | None:
     """The equal layers with the most nodes; None if a graph has none."""
-    layers = find_layers(loaded.graph, Kinds(loaded.graph, loaded.types, loaded.constants))
+    layers = find_layers(loaded.graph, Labeler(loaded.graph, loaded.types, loaded.constants))
     return max(layers, key=lambda sequence: sequence.saved, default=None)
 
 

@@ -40,7 +40,7 @@ def with_fixed_caches(graph: OnnxGraph, inputs: NamesOfInputs) -> OnnxGraph:
     matcher = Matcher(graph)
     version = next((node.version for node in graph.nodes if is_operator(node)), 0)
     decoder = replace_nodes(graph, {node: _revise_node(matcher, node, inputs, version) for node in graph.nodes})
-    decoder = drop_unread(replace(decoder, nodes=(*_of_mask(inputs.mask, version), *decoder.nodes)))
+    decoder = drop_unread(replace(decoder, nodes=(*_mask_nodes(inputs.mask, version), *decoder.nodes)))
     for node in Matcher(decoder).readers(inputs.caches):
         if node.operator != "GroupQueryAttention":
             rule = "counts past tokens in a way that is not supported"
@@ -118,7 +118,7 @@ def _cuts_rows(matcher: Matcher, node: Node) -> bool:
     return table is not None and table.ndim == 2 and (axis, step) == (0, 1)
 
 
-def _of_mask(mask: str, version: int) -> Iterator[Node]:
+def _mask_nodes(mask: str, version: int) -> Iterator[Node]:
     """The nodes that find the place of the last token, and the size of the caches, from a mask."""
 
     def node(operator: str, inputs: Iterable[str], output: str, **attributes: Any) -> Node:

@@ -22,8 +22,8 @@ HIDDEN = -1e4  # numbers up to this one in masks are no parameters
 MAX_STEPS = 16  # from the weights back to the product of queries and keys
 MAX_MASK_BYTES = 2**24  # of stored masks that become constants of the compiled programs
 
-_OF_WEIGHTS = frozenset({"Cast", "Dropout", "Identity"})
-_OF_SCORES = {"Add": (0, 1), "Cast": (0,), "Div": (0,), "Identity": (0,), "Mul": (0, 1), "Where": (1, 2)}
+_WEIGHT_STEPS = frozenset({"Cast", "Dropout", "Identity"})
+_SCORE_INPUTS = {"Add": (0, 1), "Cast": (0,), "Div": (0,), "Identity": (0,), "Mul": (0, 1), "Where": (1, 2)}
 _SCALINGS = ("Div", "Mul")
 # The nodes, last first, that scale, transpose, or repeat the heads of keys or values in one step
 _VIEWS = (("Div",), ("Mul",), ("Transpose",), ("Reshape", "Expand"), ("Reshape", "Transpose", "Reshape"))
@@ -110,7 +110,7 @@ class _AttentionFinder:
                 )
             if self._guard(node) is not None:
                 name, reads = node.inputs[2], 2
-            elif node.operator in _OF_WEIGHTS and not self._find(node).is_random(node):
+            elif node.operator in _WEIGHT_STEPS and not self._find(node).is_random(node):
                 name, reads = node.inputs[0], 1
             else:
                 break
@@ -129,7 +129,7 @@ class _AttentionFinder:
             return None
         if node.operator == "MatMul":
             return (node,)
-        rests = (self._to_product(node.inputs[i], steps - 1) for i in _OF_SCORES.get(node.operator, ()))
+        rests = (self._to_product(node.inputs[i], steps - 1) for i in _SCORE_INPUTS.get(node.operator, ()))
         rest = next((nodes for nodes in rests if nodes is not None), None)
         return None if rest is None else (node, *rest)
 

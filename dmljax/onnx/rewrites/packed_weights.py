@@ -78,19 +78,19 @@ def _pack(conversion: Node, constants: Mapping[str, Any]) -> dict[str, tuple[Ori
     size, codes = conversion.attributes["block_size"], constants[name]
     (rows, columns), dtype = codes.shape, codes.dtype
     blocks, lowest = rows // size, _LOWEST[dtype]
-    numbers = _pairs(_above(lowest, codes)).reshape(columns, blocks, size // 2)
+    numbers = _pairs(_subtract_lowest(lowest, codes)).reshape(columns, blocks, size // 2)
     arrays = {
         "codes": (Origin(name, partial(_numbers, lowest, dtype, rows)), numbers),
         "scales": (Origin(scales, np.transpose), constants[scales].T),
     }
     if zeros or not lowest:
         points = constants[zeros] if zeros else np.zeros((blocks, columns), dtype)
-        even = np.pad(_above(lowest, points), [(0, 0), (0, blocks % 2)])
+        even = np.pad(_subtract_lowest(lowest, points), [(0, 0), (0, blocks % 2)])
         arrays["zeros"] = Origin(zeros, partial(_numbers, lowest, dtype, blocks)), _pairs(even)
     return arrays
 
 
-def _above(lowest: int, numbers: Any) -> Any:
+def _subtract_lowest(lowest: int, numbers: Any) -> Any:
     """The differences of numbers from the lowest, columns first."""
     return (numbers.astype(np.int8) - np.int8(lowest)).astype(np.uint8).T
 
@@ -100,7 +100,7 @@ def _pairs(numbers: Any) -> Any:
 
 
 def _numbers(lowest: int, dtype: DType, rows: int, pairs: Any) -> Any:
-    """The inverse of `_pairs` and `_above`."""
+    """The inverse of `_pairs` and `_subtract_lowest`."""
     flat = np.asarray(pairs).reshape(len(pairs), -1)
     codes = np.stack([flat & (2**_BITS - 1), flat >> _BITS], -1).reshape(len(flat), -1)[:, :rows]
     return (codes.T.astype(np.int8) + np.int8(lowest)).astype(dtype)

@@ -7,7 +7,7 @@ from typing import Any
 from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph, TensorType, names_read
 from dmljax.onnx.graph.walks import dependent_names
 from dmljax.onnx.handlers.registry import Handler
-from dmljax.onnx.rewrites.equal_layers import Kinds, Layers, Place, find_layers
+from dmljax.onnx.rewrites.equal_layers import Labeler, Layers, Place, find_layers
 from dmljax.onnx.rewrites.joining import JOINED
 
 _VERSION = 11  # of Scan
@@ -22,7 +22,7 @@ def with_scanned_layers(
     `types` are of weights. Layers that draw random numbers stay, because a Scan would draw others.
     """
     apart = {node for node in graph.nodes if find(node).is_random(node)}
-    for layers in find_layers(graph, Kinds(graph, types, constants, apart)):
+    for layers in find_layers(graph, Labeler(graph, types, constants, apart)):
         graph = _scan_layers(graph, layers)
     return graph
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from dmljax.lowerings.platform import choose
-from dmljax.lowerings.workarounds import in_memory_bits
+from dmljax.lowerings.workarounds import materialize_bits
 from dmljax.onnx.graph.graph import Node, OnnxGraph
 from dmljax.onnx.handlers.registry import Handler
 from dmljax.onnx.values.types import Array, Tensor
@@ -52,7 +52,7 @@ def of_images(function: Callable[..., Any], inputs: Sequence[Any], attributes: M
         if x is None or jnp.ndim(x) == 0:
             return x
         if has_places and _is_of_channels(x) and isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jnp.floating):
-            x = in_memory_bits(x)
+            x = materialize_bits(x)
         return jnp.moveaxis(x.reshape(*[1] * (rank - x.ndim), *x.shape), 1, -1)
 
     def with_arrays(arrays: Sequence[Array]) -> list[Tensor | None]:

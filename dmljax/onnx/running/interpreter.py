@@ -20,7 +20,7 @@ from jax.typing import DTypeLike
 from dmljax.calls.decorator import ignore_calls
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported, inside
 from dmljax.foundation.open_sizes import Undecided, explain_undecided
-from dmljax.lowerings.images.channels import are_channels_last, network_of
+from dmljax.lowerings.images.channels import are_channels_last, network_layout
 from dmljax.onnx.graph.graph import Node, OnnxGraph, names_read
 from dmljax.onnx.graph.reader import require_possible_sizes
 from dmljax.onnx.handlers.registry import REGISTRY, Handler, KeyNeeded, NodeCall, Run
@@ -75,7 +75,7 @@ class Interpreter:
 
     def trace_context(self, graph: OnnxGraph) -> AbstractContextManager[None]:
         """A context for tracing nodes that are compiled together."""
-        return network_of(layers_of(graph))
+        return network_layout(layers_of(graph))
 
     def run(self, graph: OnnxGraph, inputs: Sequence[Value], outer: Mapping[str, Value] | None = None) -> list[Value]:
         """The outputs of a graph; `outer` are the values of enclosing graphs, by name."""
@@ -275,7 +275,7 @@ def _compute_now(handler: Handler, node: Node, inputs: Sequence[Value], argument
     They keep ONNX's 64-bit types, because they may be sizes. More than `MAX_FOLDED` are data, which would become
     constants of the program.
     """
-    if not handler.is_closed(node) or not all(is_foldable(value) and not _has_objects(value) for value in inputs):
+    if not handler.is_pure(node) or not all(is_foldable(value) and not _has_objects(value) for value in inputs):
         return None
 
     def run() -> Results:

@@ -31,7 +31,7 @@ class UndecidedCount(NotKnown, Undecided):  # type: ignore[misc, valid-type]  # 
 
 
 @dataclass(frozen=True, eq=False)
-class Base:
+class BoundedNumber:
     """A number that the program computes, between two bounds."""
 
     value: Array
@@ -56,13 +56,13 @@ class Count(Subtractable):
 
     __slots__ = ("base", "factor", "offset")
 
-    def __init__(self, base: Base, factor: int = 1, offset: int = 0) -> None:
+    def __init__(self, base: BoundedNumber, factor: int = 1, offset: int = 0) -> None:
         self.base, self.factor, self.offset = base, factor, offset
 
     @classmethod
     def of(cls, value: Array, largest: int, least: int = 0) -> "Count":
         """A number that the program computes; only its bounds are known."""
-        return cls(Base(value.astype(jnp.int32), least, largest))
+        return cls(BoundedNumber(value.astype(jnp.int32), least, largest))
 
     def __repr__(self) -> str:
         return f"a size of {self.least} to {self.largest}"

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dmljax.onnx.values.counts import Base, Count, bound_of, value_of
+from dmljax.onnx.values.counts import BoundedNumber, Count, bound_of, value_of
 
 
 @jax.tree_util.register_pytree_node_class
@@ -50,7 +50,7 @@ class Padded:
     def tree_unflatten(cls, structure: Any, children: Any) -> "Padded":
         spelled, bounds, fill = structure
         array, *values = children
-        bases = [Base(value, *bound) for value, bound in zip(values, bounds, strict=True)]
+        bases = [BoundedNumber(value, *bound) for value, bound in zip(values, bounds, strict=True)]
         sizes = [Count(bases[size[0]], *size[1:]) if isinstance(size, tuple) else size for size in spelled]
         return cls(array, sizes, fill)
 
@@ -90,14 +90,14 @@ def is_padded(value: object) -> bool:
 
 
 @dataclass(frozen=True)
-class Either:
+class BranchType:
     """The type of an array that either of two branches computes, and the largest sizes of both."""
 
     bounds: tuple[int, ...]
     are_equal: tuple[bool, ...]  # for each axis, whether its size is the same in both
 
     @classmethod
-    def of(cls, first: Any, second: Any) -> "Either | None":
+    def of(cls, first: Any, second: Any) -> "BranchType | None":
         """The type of two arrays; None if they differ in more than sizes."""
         kinds = {(x.dtype, x.ndim) if isinstance(x, jax.Array | Padded) else None for x in (first, second)}
         if None in kinds or len(kinds) > 1:

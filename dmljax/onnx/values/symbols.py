@@ -31,7 +31,7 @@ MAX_DENOMINATOR = 1000  # limit for a float that multiplies a symbol, so that 0.
 
 def _comparison(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     def compare_numbers(self: Any, other: Any) -> bool:
-        a, b, _ = _over_common_divisor(self, other)
+        a, b, _ = _to_common_divisor(self, other)
         return compare(a, b)
 
     return compare_numbers
@@ -52,7 +52,7 @@ class SizeExpression(Subtractable):
         return str(self.dividend) if self.divisor == 1 else f"({self.dividend})/{self.divisor}"
 
     def __add__(self, other: Any) -> Any:
-        a, b, divisor = _over_common_divisor(self, other)
+        a, b, divisor = _to_common_divisor(self, other)
         return _fraction(a + b, divisor)
 
     def __mul__(self, other: Any) -> Any:
@@ -71,19 +71,19 @@ class SizeExpression(Subtractable):
         return _fraction(a * d, c * b)
 
     def __floordiv__(self, other: Any) -> Any:
-        a, b, _ = _over_common_divisor(self, other)
+        a, b, _ = _to_common_divisor(self, other)
         return _fraction(a // b)
 
     def __rfloordiv__(self, other: Any) -> Any:
-        a, b, _ = _over_common_divisor(other, self)
+        a, b, _ = _to_common_divisor(other, self)
         return _fraction(a // b)
 
     def __mod__(self, other: Any) -> Any:
-        a, b, divisor = _over_common_divisor(self, other)
+        a, b, divisor = _to_common_divisor(self, other)
         return _fraction(a % b, divisor)
 
     def __rmod__(self, other: Any) -> Any:
-        a, b, divisor = _over_common_divisor(other, self)
+        a, b, divisor = _to_common_divisor(other, self)
         return _fraction(a % b, divisor)
 
     def __pow__(self, other: Any) -> Any:
@@ -105,7 +105,7 @@ class SizeExpression(Subtractable):
         return int(self.dividend)  # raises Undecided
 
     def __eq__(self, other: object) -> bool:
-        a, b, _ = _over_common_divisor(self, other)
+        a, b, _ = _to_common_divisor(self, other)
         if not is_symbolic(a - b):
             return bool(a == b)  # of counts may raise Undecided
         for is_apart in (operator.lt, operator.gt):
@@ -131,7 +131,7 @@ def _parts(number: Any) -> tuple[Any, int]:
     return operator.index(number), 1
 
 
-def _over_common_divisor(first: Any, second: Any) -> tuple[Any, Any, int]:
+def _to_common_divisor(first: Any, second: Any) -> tuple[Any, Any, int]:
     """The dividends of two numbers over a common divisor."""
     (a, c), (b, d) = _parts(first), _parts(second)
     divisor = math.lcm(c, d)
@@ -150,18 +150,18 @@ def _fraction(dividend: Any, divisor: Any = 1) -> Any:
 
 
 def _larger(first: Any, second: Any) -> Any:
-    a, b, divisor = _over_common_divisor(first, second)
+    a, b, divisor = _to_common_divisor(first, second)
     return _fraction(larger(a, b), divisor)
 
 
 def _smaller(first: Any, second: Any) -> Any:
-    a, b, divisor = _over_common_divisor(first, second)
+    a, b, divisor = _to_common_divisor(first, second)
     return _fraction(smaller(a, b), divisor)
 
 
 def _truncate_quotient(first: Any, second: Any) -> Any:
     """The quotient truncated toward zero, as in ONNX's integer division."""
-    a, b, _ = _over_common_divisor(first, second)
+    a, b, _ = _to_common_divisor(first, second)
     if b < 0:
         a, b = -a, -b
     return _fraction(larger(a, 0) // b - larger(-a, 0) // b)
@@ -306,7 +306,7 @@ def has_counts(value: object) -> TypeGuard["Symbols"]:
 _LARGER, _SMALLER, truncated_quotients = (
     np.frompyfunc(function, 2, 1) for function in (_larger, _smaller, _truncate_quotient)
 )
-_OF_SYMBOLS: dict[Any, Callable[..., Any]] = {
+_SYMBOL_FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.maximum: _LARGER,
     np.minimum: _SMALLER,
     np.max: _LARGER.reduce,
@@ -317,4 +317,4 @@ _OF_SYMBOLS: dict[Any, Callable[..., Any]] = {
 def compute_known(function: Callable[..., Any], *inputs: Elements, **options: Any) -> Any:
     """Calls a NumPy function with known numbers, which may include symbols."""
     has_symbols = any(isinstance(array, Symbols) for array in inputs)
-    return (_OF_SYMBOLS.get(function, function) if has_symbols else function)(*inputs, **options)
+    return (_SYMBOL_FUNCTIONS.get(function, function) if has_symbols else function)(*inputs, **options)

@@ -24,7 +24,7 @@ from dmljax.descriptors.tensor import TensorDesc
 from dmljax.errors import InvalidDesc, Problem, require
 from dmljax.foundation.dimensions import at_most, index_dtype, is_symbolic, number, replace_at
 from dmljax.foundation.open_sizes import equalities
-from dmljax.foundation.sharding import MeshAxes, call_partitioned, dimension_axes, may_be_sharded
+from dmljax.foundation.sharding import MeshAxes, call_with_auto_axes, dimension_axes, may_be_sharded
 from dmljax.foundation.sizes import Sizes, require_dimensions, require_sizes, spell_sizes
 from dmljax.lowerings.copies import copy_exactly
 from dmljax.lowerings.platform import choose
@@ -40,7 +40,7 @@ def _positions(indices: Array, size: int, dtype: np.dtype[Any], *, is_clamped: b
     The bounds are limited to the range of the indices' own type, so that clamping comes before the conversion to
     `dtype`, which then cannot change an index.
     """
-    indices, last = _beside_limit(indices, size - 1)
+    indices, last = _promote_with_limit(indices, size - 1)
     lowest = ~last if np.iinfo(indices.dtype).min else np.zeros((), indices.dtype)
     inside = jnp.clip(indices, lowest, last)
     from_end = jnp.where(inside < 0, number(size, dtype), np.zeros((), dtype))
@@ -48,7 +48,7 @@ def _positions(indices: Array, size: int, dtype: np.dtype[Any], *, is_clamped: b
     return position if is_clamped else jnp.where(inside == indices, position, number(size, dtype))
 
 
-def _beside_limit(integers: Array, limit: int) -> tuple[Array, Any]:
+def _promote_with_limit(integers: Array, limit: int) -> tuple[Array, Any]:
     """Integers of at least 32 bits, and `limit` in their type, or the largest value of that type if it is less."""
     # 8 and 16 bits may be too few for a symbolic limit.
     integers = integers if integers.dtype.itemsize >= 4 else integers.astype(np.int32)
@@ -63,7 +63,7 @@ def _tuples(indices: Array, bounds: Sequence[int], dtype: np.dtype[Any], *, is_c
     return jnp.stack([_positions(index, size, dtype, is_clamped=is_clamped) for index, size in coordinates], axis=-1)
 
 
-def _arrays(input: ArrayLike, indices: ArrayLike) -> tuple[Array, Array]:
+def _check_arrays(input: ArrayLike, indices: ArrayLike) -> tuple[Array, Array]:
     input, indices = calls.real_array("input", input), calls.integer_array("indices", indices)
     require_dimensions("input", input.shape, 1)
     return input, indices
@@ -73,7 +73,7 @@ def _require_elements(input: Array, bounds: Sequence[int]) -> None:
     require("input", 0 not in bounds, "must have elements to gather", f"shape {input.shape}")
 
 
-def _shared_axes(a: Array, b: Array, axis: int) -> tuple[list[MeshAxes], list[MeshAxes]]:
+def _merge_axes(a: Array, b: Array, axis: int) -> tuple[list[MeshAxes], list[MeshAxes]]:
     """The mesh axes of arrays that are indexed together in all dimensions but `axis`."""
     axes_of_a, axes_of_b = dimension_axes(a), dimension_axes(b)
     shared = [a_axes or b_axes for a_axes, b_axes in zip(axes_of_a, axes_of_b, strict=True)]
@@ -135,7 +135,7 @@ def gather(input: ArrayLike, indices: ArrayLike, *, axis: int) -> Array:
     >>> gather(jnp.array([[1, 2], [3, 4]]), jnp.array([-1, 0, 9]), axis=1).tolist()
     [[2, 1, 2], [4, 3, 4]]
     """
-    input, indices = _arrays(input, indices)
+    input, indices = _check_arrays(input, indices)
     axis = calls.normal_axis(axis, input)
     output_shape = _gather_sizes(input.shape, indices.shape, axis)
     input_axes, indices_axes = dimension_axes(input), dimension_axes(indices)
@@ -163,7 +163,7 @@ def _fetch(
         position = _positions(indices, size, dtype, is_clamped=True)
         return copy_exactly(lambda inputs, position: fetch(inputs[0], position, axis), (input,), position)
 
-    return call_partitioned(at_positions, operands, output_axes)
+    return call_with_auto_axes(at_positions, operands, output_axes)
 
 
 def _count_rule(tensor: str, count: str, *, lowest: int = 1) -> dml.Rule:
@@ -181,7 +181,7 @@ def _count_rule(tensor: str, count: str, *, lowest: int = 1) -> dml.Rule:
     return dml.Rule(f"{{{count}}} is in [{lowest}, DimensionCount], and {dimensions}", check)
 
 
-def _last(tensor: TensorDesc, count: int) -> Sizes:
+def _last_sizes(tensor: TensorDesc, count: int) -> Sizes:
     """The sizes of the last `count` dimensions."""
     return tensor.sizes[tensor.rank - count :]
 
@@ -201,7 +201,7 @@ class GatherDesc(_Gathering, function=gather, infer=_gather_sizes):
     support = _SINCE_1_0
     rules = dml.page_rules(
         *_Gathering.rules,
-        dml.axis_of("input"),
+        dml.axis_within("input"),
         _count_rule("indices", "index_dimensions", lowest=0),
         *dml.infer_rules(
             "OutputTensor.Sizes are InputTensor.Sizes, with the size along Axis replaced by the last IndexDimensions "
@@ -211,7 +211,7 @@ class GatherDesc(_Gathering, function=gather, infer=_gather_sizes):
     )
 
     def natural_sizes(self) -> dict[str, Sizes]:
-        return {"indices": _last(self.indices, self.index_dimensions)}
+        return {"indices": _last_sizes(self.indices, self.index_dimensions)}
 
     def inferred_sizes(self, *, is_draft: bool = False) -> dict[str, Any]:
         rank, before = self.input.rank, self.input.sizes[: self.axis]
@@ -247,15 +247,15 @@ def gather_elements(input: ArrayLike, indices: ArrayLike, *, axis: int) -> Array
     ... ).tolist()
     [[1, 2], [4, 3]]
     """
-    input, indices = _arrays(input, indices)
+    input, indices = _check_arrays(input, indices)
     axis = calls.normal_axis(axis, input)
     sizes = _element_sizes(input.shape, indices.shape, axis)
-    input_axes, indices_axes = _shared_axes(input, indices, axis)
+    input_axes, indices_axes = _merge_axes(input, indices, axis)
     operands = [(input, input_axes), (indices, indices_axes)]
     return _fetch(_fetch_elements, operands, axis, sizes, indices_axes)
 
 
-_ALIKE_BUT_AXIS = "IndicesTensor.Sizes are InputTensor.Sizes, except along Axis."
+_SAME_BUT_AXIS = "IndicesTensor.Sizes are InputTensor.Sizes, except along Axis."
 
 
 class GatherElementsDesc(_Gathering, function=gather_elements, infer=_element_sizes):
@@ -263,8 +263,8 @@ class GatherElementsDesc(_Gathering, function=gather_elements, infer=_element_si
     support = _SINCE_2_1
     rules = dml.page_rules(
         *_Gathering.rules,
-        dml.axis_of("input"),
-        *dml.infer_rules(_ALIKE_BUT_AXIS, "OutputTensor.Sizes are IndicesTensor.Sizes."),
+        dml.axis_within("input"),
+        *dml.infer_rules(_SAME_BUT_AXIS, "OutputTensor.Sizes are IndicesTensor.Sizes."),
     )
 
 
@@ -333,7 +333,7 @@ def gather_nd1(input: ArrayLike, indices: ArrayLike, *, batch_dimension_count: i
 
 
 def _gather_tuples(input: ArrayLike, indices: ArrayLike, *, batch_dimension_count: int) -> Array:
-    input, indices = _arrays(input, indices)
+    input, indices = _check_arrays(input, indices)
     output_shape = _tuple_sizes(input.shape, indices.shape, batch_dimension_count)
     batch, tuple_end = batch_dimension_count, batch_dimension_count + indices.shape[-1]
     bounds, block = input.shape[batch:tuple_end], input.shape[tuple_end:]
@@ -360,7 +360,7 @@ def _gather_tuples(input: ArrayLike, indices: ArrayLike, *, batch_dimension_coun
     input_axes = batch_axes + dimension_axes(input)[batch:]
     indices_axes = batch_axes + dimension_axes(indices)[batch:]
     operands = [(input, input_axes), (indices, indices_axes)]
-    return call_partitioned(fetch, operands, indices_axes[:-1] + input_axes[tuple_end:])
+    return call_with_auto_axes(fetch, operands, indices_axes[:-1] + input_axes[tuple_end:])
 
 
 class _Tuples(dml.Operator):
@@ -382,7 +382,7 @@ class _Tuples(dml.Operator):
 
     def natural_sizes(self: Any) -> dict[str, Sizes]:
         counts = {"input": self.input_dimension_count, "indices": self.indices_dimension_count}
-        return {field: _last(getattr(self, field), count) for field, count in counts.items()}
+        return {field: _last_sizes(getattr(self, field), count) for field, count in counts.items()}
 
 
 class _GatherTuplesDesc(_Tuples, _Gathering, infer=_tuple_sizes):
@@ -414,11 +414,11 @@ class GatherNd1Desc(_GatherTuplesDesc, function=gather_nd1):
 
 Winner = Literal["last", "any", "only"]  # of several updates at one position
 Fetch = Callable[[Array, Array, int], Array]
-_OF_VECTORS = lax.ScatterDimensionNumbers((), (0,), (0,))
+_VECTOR_SCATTER = lax.ScatterDimensionNumbers((), (0,), (0,))
 
 
 def _scatter_arrays(input: ArrayLike, indices: ArrayLike, updates: ArrayLike) -> tuple[Array, Array, Array]:
-    input, indices = _arrays(input, indices)
+    input, indices = _check_arrays(input, indices)
     updates = calls.real_array("updates", updates)
     calls.require_type("updates", updates, input.dtype, "input")
     return input, indices, updates
@@ -444,7 +444,7 @@ def _overwrite(
             return _write_by_platform(arrays, position, dimensions, fetch, axis, winner)
         flat = tuple(x.ravel() for x in arrays)
         place = _flat_place(position[..., 0], input.shape, axis).reshape(-1, 1)
-        return _write_by_platform(flat, place, _OF_VECTORS, _fetch_blocks, 0, winner).reshape(input.shape)
+        return _write_by_platform(flat, place, _VECTOR_SCATTER, _fetch_blocks, 0, winner).reshape(input.shape)
 
     # JAX differentiates any of several updates, not the last.
     fetch_last = partial(_fetch_last, dimensions=dimensions, fetch=fetch, axis=axis)
@@ -484,7 +484,7 @@ def _write(
     return lax.scatter(input, position, updates, dimensions, mode=_DROP, unique_indices=unique_indices)
 
 
-def _last_numbers(
+def _number_updates(
     arrays: tuple[Array, ...], position: Array, dimensions: lax.ScatterDimensionNumbers, axis: int
 ) -> tuple[Array, Array]:
     """The number of each update along `axis`, from 1, and that of the last update of each position, 0 without any."""
@@ -505,7 +505,7 @@ def _fetch_last(
 ) -> Array:
     """Fetches the last update of each element or block of the input."""
     input, updates = arrays
-    _, last = _last_numbers(arrays, position, dimensions, axis)
+    _, last = _number_updates(arrays, position, dimensions, axis)
     unit = np.ones((), last.dtype)
     elements = fetch(updates, jnp.maximum(last, unit) - unit, axis)
     return jnp.where(jnp.expand_dims(last > 0, tuple(range(last.ndim, input.ndim))), elements, input)
@@ -513,7 +513,7 @@ def _fetch_last(
 
 def _write_last(arrays: tuple[Array, ...], position: Array, dimensions: lax.ScatterDimensionNumbers) -> Array:
     """Writes those updates that are the last of their positions."""
-    numbers, last = _last_numbers(arrays, position, dimensions, 0)
+    numbers, last = _number_updates(arrays, position, dimensions, 0)
     coordinates = tuple(dimensions.inserted_window_dims)
     numbers_of_gather = lax.GatherDimensionNumbers((), coordinates, coordinates)
     is_last = (
@@ -593,8 +593,8 @@ def scatter_checked(input: Array, indices: Array, updates: Array, axis: int, win
         position = _positions(indices, size, dtype, is_clamped=False)[..., None]
         return _overwrite(input, updates, position, dimensions, _fetch_elements, axis, winner)
 
-    input_axes, indices_axes = _shared_axes(input, indices, axis)
-    return call_partitioned(
+    input_axes, indices_axes = _merge_axes(input, indices, axis)
+    return call_with_auto_axes(
         overwrite, [(input, input_axes), (indices, indices_axes), (updates, indices_axes)], input_axes
     )
 
@@ -614,9 +614,9 @@ class ScatterDesc(_Scattering, function=scatter, infer=_scatter_sizes):
     support = _SINCE_1_0  # from the page's table; the feature level history has the operator since 2_0
     rules = dml.page_rules(
         *_Scattering.rules,
-        dml.axis_of("input"),
+        dml.axis_within("input"),
         *dml.infer_rules(
-            _ALIKE_BUT_AXIS,
+            _SAME_BUT_AXIS,
             "UpdatesTensor.Sizes are IndicesTensor.Sizes.",
             "OutputTensor.Sizes are InputTensor.Sizes.",
         ),
@@ -679,7 +679,7 @@ def scatter_nd(
         return _overwrite(input, blocks, position, dimensions, _fetch_blocks, 0, winner)
 
     operands = [(x, dimension_axes(x)) for x in (input, indices, updates)]
-    return call_partitioned(overwrite, operands, dimension_axes(input))
+    return call_with_auto_axes(overwrite, operands, dimension_axes(input))
 
 
 class ScatterNdDesc(_Tuples, _Scattering, function=scatter_nd, infer=_scatter_nd_sizes):
@@ -736,14 +736,14 @@ def reverse_subsequences(input: ArrayLike, sequence_lengths: ArrayLike, *, axis:
     dtype = index_dtype("input", input.shape[axis])
 
     def reverse(input: Array, lengths: Array) -> Array:
-        lengths, most = _beside_limit(lengths, input.shape[axis])
+        lengths, most = _promote_with_limit(lengths, input.shape[axis])
         length = jnp.clip(lengths, np.zeros((), lengths.dtype), most).astype(dtype)
         place = lax.broadcasted_iota(dtype, input.shape, axis)
         position = jnp.where(place < length, length - number(1, dtype) - place, place)
         return copy_exactly(lambda inputs, position: _fetch_elements(inputs[0], position, axis), (input,), position)
 
-    input_axes, lengths_axes = _shared_axes(input, lengths, axis)
-    return call_partitioned(reverse, [(input, input_axes), (lengths, lengths_axes)], input_axes)
+    input_axes, lengths_axes = _merge_axes(input, lengths, axis)
+    return call_with_auto_axes(reverse, [(input, input_axes), (lengths, lengths_axes)], input_axes)
 
 
 class ReverseSubsequencesDesc(dml.Operator, function=reverse_subsequences, infer=_reverse_subsequences_sizes):
@@ -760,7 +760,7 @@ class ReverseSubsequencesDesc(dml.Operator, function=reverse_subsequences, infer
     rules = dml.page_rules(
         dml.same_rank("input", "output", "sequence_lengths"),
         dml.same_type("input", "output"),
-        dml.axis_of("input"),
+        dml.axis_within("input"),
         *dml.infer_rules(
             "SequenceLengthsTensor.Sizes are InputTensor.Sizes, except that the size along Axis is 1.",
             "OutputTensor.Sizes are InputTensor.Sizes.",

@@ -22,7 +22,7 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem, require
 from dmljax.foundation.checks import INT_MAX, INT_MIN, UINT_MAX, integer_in, require_counts
 from dmljax.foundation.dimensions import is_symbolic, largest_size, number
 from dmljax.foundation.scalars import truncate
-from dmljax.foundation.sharding import call_partitioned
+from dmljax.foundation.sharding import call_with_auto_axes
 from dmljax.foundation.sizes import require_dimensions, with_leading_ones
 from dmljax.lowerings.copies import copy_exactly
 from dmljax.lowerings.numbers.philox import advance, random_words
@@ -129,10 +129,10 @@ def _fill_diagonals(input: Array | None, value: Array, begin: int, end: int, siz
     require("output_sizes", len(sizes) >= 2, "must have at least 2 elements", tuple(sizes))
     require_counts("output_sizes", sizes, 0)
     is_filled = _band_mask(tuple(sizes), begin, end)
-    return copy_exactly(_value_or_input, (value,) if input is None else (value, input), is_filled)
+    return copy_exactly(_select_value, (value,) if input is None else (value, input), is_filled)
 
 
-def _value_or_input(floats: tuple[Array, ...], is_filled: Array) -> Array:
+def _select_value(floats: tuple[Array, ...], is_filled: Array) -> Array:
     value, *input = floats
     return jnp.where(is_filled, value, *input or [jnp.zeros_like(value)])
 
@@ -341,7 +341,7 @@ def random_generator(
         return random_words(counter, key, output_sizes), state
 
     no_axes = [None] * len(output_sizes), [None] * state.ndim
-    return RandomGenerator(*call_partitioned(generate, [(state, [None] * state.ndim)], *no_axes))
+    return RandomGenerator(*call_with_auto_axes(generate, [(state, [None] * state.ndim)], *no_axes))
 
 
 class RandomGeneratorDesc(dml.Operator, function=random_generator):

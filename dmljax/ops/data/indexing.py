@@ -17,10 +17,10 @@ from dmljax.descriptors.tensor import without_leading_ones
 from dmljax.errors import InvalidDesc, Problem, require
 from dmljax.foundation.checks import INT_MAX, integer_in, require_count
 from dmljax.foundation.dimensions import index_dtype, largest_size, number, replace_at
-from dmljax.foundation.sharding import call_partitioned, dimension_axes, dividing_axes, may_be_sharded
+from dmljax.foundation.sharding import call_with_auto_axes, dimension_axes, dividing_axes, may_be_sharded
 from dmljax.foundation.sizes import Sizes, require_dimensions, require_sizes
 from dmljax.lowerings.copies import copy_exactly
-from dmljax.lowerings.numbers.conversion import positions_as
+from dmljax.lowerings.numbers.conversion import convert_positions
 from dmljax.lowerings.numbers.floats import is_nonzero
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.rows.compaction import count_and_elements, count_and_elements_by_scatter, pack_bits
@@ -74,8 +74,8 @@ def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int = -1, depth: cal
     # position for each element of a short axis, and took twice as long with a clamp.
     position = _position(indices, depth)
     is_hot = lax.broadcasted_iota(position.dtype, sizes, axis) == position
-    off_on = call_partitioned(lambda values: lax.slice(values.reshape(-1), (0,), (2,)), [(values, [])], [None])
-    return copy_exactly(_on_or_off, (off_on,), is_hot)
+    off_on = call_with_auto_axes(lambda values: lax.slice(values.reshape(-1), (0,), (2,)), [(values, [])], [None])
+    return copy_exactly(_select_value, (off_on,), is_hot)
 
 
 def _position(indices: Array, depth: int) -> Array:
@@ -89,7 +89,7 @@ def _position(indices: Array, depth: int) -> Array:
     return index.astype(dtype) + from_end
 
 
-def _on_or_off(off_on: tuple[Array, ...], is_hot: Array) -> Array:
+def _select_value(off_on: tuple[Array, ...], is_hot: Array) -> Array:
     off, on = off_on[0]
     return jnp.where(is_hot, on, off)
 
@@ -109,7 +109,7 @@ class OneHotDesc(dml.Operator, function=one_hot, infer=_one_hot_sizes):
     rules = dml.page_rules(
         dml.same_rank("indices", "values", "output"),
         dml.same_type("values", "output"),
-        dml.axis_of("indices"),
+        dml.axis_within("indices"),
         *dml.infer_rules(
             "IndicesTensor.Sizes equal OutputTensor.Sizes, except that the size along Axis is 1.",
             "ValuesTensor has at least 2 elements.",
@@ -195,13 +195,15 @@ def nonzero_coordinates(
     def rows(count: Array, element: Array) -> tuple[Array, Array]:
         coordinates = _stack_columns(_coordinates(element, shape)[-columns:])
         is_row = lax.iota(count.dtype, size) < count
-        return positions_as(fill.dtype, count), jnp.where(is_row[:, None], positions_as(fill.dtype, coordinates), fill)
+        return convert_positions(fill.dtype, count), jnp.where(
+            is_row[:, None], convert_positions(fill.dtype, coordinates), fill
+        )
 
     def by_words(input: Array) -> tuple[Array, Array]:
         # On an explicit mesh, devices exchange only the packed words; each device then lists its own rows.
-        words = call_partitioned(lambda input: pack_bits(present(input)), [(input, axes)], [None])
+        words = call_with_auto_axes(lambda input: pack_bits(present(input)), [(input, axes)], [None])
         list_rows = lambda words: rows(*count_and_elements(words, size, shape))  # noqa: E731
-        return call_partitioned(list_rows, [(words, [None])], [], [row_axes, None])
+        return call_with_auto_axes(list_rows, [(words, [None])], [], [row_axes, None])
 
     def by_scatter(input: Array) -> tuple[Array, Array]:
         return rows(*count_and_elements_by_scatter(present(input), size))

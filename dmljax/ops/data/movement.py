@@ -25,7 +25,7 @@ from dmljax.errors import InvalidDesc, Path, Problem, require
 from dmljax.foundation.checks import INT_MAX, INT_MIN, integer_in, require_count, require_counts
 from dmljax.foundation.dimensions import is_symbolic, replace_at
 from dmljax.foundation.open_sizes import equalities, fits
-from dmljax.foundation.sharding import call_partitioned, dimension_axes
+from dmljax.foundation.sharding import call_with_auto_axes, dimension_axes
 from dmljax.foundation.sizes import (
     Sizes,
     argument_name,
@@ -35,7 +35,7 @@ from dmljax.foundation.sizes import (
     require_sizes,
     spell_sizes,
 )
-from dmljax.lowerings.copies import copy_exactly, copy_partitioned, result_axes
+from dmljax.lowerings.copies import copy_exactly, copy_with_auto_axes, result_axes
 from dmljax.types import FLOAT, INTEGER_8, UP_TO_32_BIT, UP_TO_64_BIT, DataType, DepthSpaceOrder, DepthSpaceOrderLike
 
 # SLICE and SLICE1
@@ -167,17 +167,17 @@ def _count_reached(size: int, stride: int) -> int:
 
 def _take_strided(input: Array, firsts: Sequence[int], counts: Sequence[int], strides: Sequence[int]) -> Array:
     """`counts` elements of each dimension, the first at `firsts`, the others `strides` apart."""
-    lowest, steps, backwards = _places(firsts, counts, strides)
+    lowest, steps, backwards = _normalize_strides(firsts, counts, strides)
     limits = [low + (count - 1) * step + 1 for low, count, step in zip(lowest, counts, steps, strict=True)]
 
     def move(input: Array) -> Array:
         elements = lax.slice(input, lowest, limits, steps)
         return lax.rev(elements, backwards) if backwards else elements
 
-    return copy_partitioned([input], counts, move)
+    return copy_with_auto_axes([input], counts, move)
 
 
-def _places(
+def _normalize_strides(
     firsts: Sequence[int], counts: Sequence[int], strides: Sequence[int]
 ) -> tuple[list[int], list[int], list[int]]:
     """The lowest index of each dimension, the steps upward from it, and the dimensions that go backward."""
@@ -286,7 +286,7 @@ def slice_grad(
     strides = _strides_of(strides, sizes)
     _put_back_sizes(gradient.shape, tuple(starts), tuple(sizes), strides, tuple(output_sizes))
     firsts = _firsts(starts, sizes, strides)
-    lowest, steps, backwards = _places(firsts, gradient.shape, strides)
+    lowest, steps, backwards = _normalize_strides(firsts, gradient.shape, strides)
     lengths = [(count - 1) * step for count, step in zip(gradient.shape, steps, strict=True)]
     padding = [
         (low, size - low - length - 1, step - 1)
@@ -294,15 +294,15 @@ def slice_grad(
     ]
 
     def move(gradient: Array) -> Array:
-        return _spread(lax.rev(gradient, backwards) if backwards else gradient, padding)
+        return _pad_interior(lax.rev(gradient, backwards) if backwards else gradient, padding)
 
-    return copy_partitioned([gradient], output_sizes, move)
+    return copy_with_auto_axes([gradient], output_sizes, move)
 
 
 _ROWS = 128
 
 
-def _spread(x: Array, padding: Sequence[tuple[int, int, int]]) -> Array:
+def _pad_interior(x: Array, padding: Sequence[tuple[int, int, int]]) -> Array:
     """`lax.pad` with zeros, of several blocks of rows if the elements of rows move apart.
 
     JAX 0.10.2's compiler for TPUs takes 28 s for 4,096 rows of 127 elements, and 0.3 s for 32 blocks of them.
@@ -354,7 +354,7 @@ def split(input: ArrayLike, *, sizes: Sequence[int], axis: int) -> tuple[Array, 
     axis = calls.normal_axis(axis, input)
     shapes = _split_sizes(input.shape, tuple(sizes), axis)["outputs"]
     if len(sizes) == 1:
-        return (copy_partitioned([input], input.shape, lambda input: input),)
+        return (copy_with_auto_axes([input], input.shape, lambda input: input),)
     # Use one operation for all parts: its gradient is one concatenation, while the gradient of slices adds up padded
     # parts.
     shardings = [result_axes([input], shape) for shape in shapes]
@@ -362,7 +362,7 @@ def split(input: ArrayLike, *, sizes: Sequence[int], axis: int) -> tuple[Array, 
     def move(floats: tuple[Array, ...], _: None) -> tuple[Array, ...]:
         return tuple(lax.split(floats[0], sizes, axis=axis))
 
-    return call_partitioned(lambda input: copy_exactly(move, (input,)), [(input, dimension_axes(input))], *shardings)
+    return call_with_auto_axes(lambda input: copy_exactly(move, (input,)), [(input, dimension_axes(input))], *shardings)
 
 
 def _join_sizes(inputs: Sequence[Sizes], axis: int) -> Sizes:
@@ -391,13 +391,13 @@ def join(inputs: Sequence[ArrayLike], *, axis: int) -> Array:
     arrays = [calls.real_array(("inputs", i), x) for i, x in enumerate(inputs)]
     require("inputs", bool(arrays), "must have at least 1 array", 0)
     by_place = {("inputs", i): x for i, x in enumerate(arrays)}
-    arrays = list((by_place | calls.bring_into_one_type(by_place, ())).values())
+    arrays = list((by_place | calls.unify_types(by_place, ())).values())
     first = arrays[0]
     axis = calls.normal_axis(axis, first, ("inputs", 0))
     for i, x in enumerate(arrays):
         calls.require_type(("inputs", i), x, first.dtype, "inputs[0]")
     sizes = _join_sizes([x.shape for x in arrays], axis)
-    return copy_partitioned(arrays, sizes, lambda *parts: lax.concatenate(parts, axis))
+    return copy_with_auto_axes(arrays, sizes, lambda *parts: lax.concatenate(parts, axis))
 
 
 _PARTS = "{0} and {1} have the same Sizes, except along Axis, where those of {0} add up."
@@ -416,7 +416,7 @@ class SplitDesc(dml.Operator, function=split, infer=_split_sizes):
     arguments = {"outputs": "sizes"}
     rules = dml.page_rules(
         *dml.same_type_and_rank("outputs", "input"),
-        dml.axis_of("input"),
+        dml.axis_within("input"),
         *dml.infer_rules("OutputTensors has at least one tensor.", _PARTS.format("OutputTensors", "InputTensor")),
     )
 
@@ -435,7 +435,7 @@ class JoinDesc(dml.Operator, function=join, infer=_join_sizes):
     )
     rules = dml.page_rules(
         *dml.same_type_and_rank("inputs", "output"),
-        dml.axis_of("output"),
+        dml.axis_within("output"),
         *dml.infer_rules("InputTensors has at least one tensor.", _PARTS.format("InputTensors", "OutputTensor")),
     )
 
@@ -464,7 +464,7 @@ def tile(input: ArrayLike, *, repeats: calls.OneEach) -> Array:
     """
     input = calls.real_array("input", input)
     sizes = _tile_sizes(input.shape, tuple(repeats))
-    return copy_partitioned([input], sizes, lambda input: jnp.tile(input, tuple(repeats)))
+    return copy_with_auto_axes([input], sizes, lambda input: jnp.tile(input, tuple(repeats)))
 
 
 class TileDesc(dml.Resized, function=tile, infer=_tile_sizes):
@@ -574,18 +574,18 @@ def depth_to_space1(
     return _depth_to_space(input, block_size, DepthSpaceOrder.of(order))
 
 
-def _deeper_sizes(input: Sizes, block_size: int) -> Sizes:
+def _space_to_depth_sizes(input: Sizes, block_size: int) -> Sizes:
     # The page has the sizes of DEPTH_TO_SPACE; its example has these.
-    *batch, channels, height, width = _divisible(input, {-2: block_size, -1: block_size}, block_size)
+    *batch, channels, height, width = _require_divisible(input, {-2: block_size, -1: block_size}, block_size)
     return (*batch, channels * block_size**2, height // block_size, width // block_size)
 
 
-def _wider_sizes(input: Sizes, block_size: int) -> Sizes:
-    *batch, channels, height, width = _divisible(input, {-3: block_size**2}, block_size)
+def _depth_to_space_sizes(input: Sizes, block_size: int) -> Sizes:
+    *batch, channels, height, width = _require_divisible(input, {-3: block_size**2}, block_size)
     return (*batch, channels // block_size**2, height * block_size, width * block_size)
 
 
-def _divisible(input: Sizes, divisors: Mapping[int, int], block_size: int) -> Sizes:
+def _require_divisible(input: Sizes, divisors: Mapping[int, int], block_size: int) -> Sizes:
     """Returns the sizes of an image; raises unless they are multiples of the divisors of their axes."""
     require_dimensions("input", input, 3)
     require_count("block_size", block_size, 1)
@@ -598,7 +598,7 @@ def _divisible(input: Sizes, divisors: Mapping[int, int], block_size: int) -> Si
 
 def _space_to_depth(input: ArrayLike, block: int, order: DepthSpaceOrder) -> Array:
     input = calls.real_array("input", input)
-    sizes = _deeper_sizes(input.shape, block)
+    sizes = _space_to_depth_sizes(input.shape, block)
     *batch, channels, height, width = input.shape
 
     def move(input: Array) -> Array:
@@ -607,12 +607,12 @@ def _space_to_depth(input: ArrayLike, block: int, order: DepthSpaceOrder) -> Arr
         depth = (row, column, c) if order is DepthSpaceOrder.DEPTH_COLUMN_ROW else (c, row, column)
         return blocks.transpose(*range(len(batch)), *depth, y, x).reshape(sizes)
 
-    return copy_partitioned([input], sizes, move)
+    return copy_with_auto_axes([input], sizes, move)
 
 
 def _depth_to_space(input: ArrayLike, block: int, order: DepthSpaceOrder) -> Array:
     input = calls.real_array("input", input)
-    sizes = _wider_sizes(input.shape, block)
+    sizes = _depth_to_space_sizes(input.shape, block)
     *batch, _, height, width = input.shape
     depth = sizes[-3]
 
@@ -624,7 +624,7 @@ def _depth_to_space(input: ArrayLike, block: int, order: DepthSpaceOrder) -> Arr
         blocks = input.reshape(*batch, *split, height, width)
         return blocks.transpose(*range(len(batch)), c, y, row, x, column).reshape(sizes)
 
-    return copy_partitioned([input], sizes, move)
+    return copy_with_auto_axes([input], sizes, move)
 
 
 class _Blocks(dml.Operator):
@@ -635,7 +635,7 @@ class _Blocks(dml.Operator):
     block_size: dml.Uint
 
 
-class _SpaceToDepth(_Blocks, infer=_deeper_sizes):
+class _SpaceToDepth(_Blocks, infer=_space_to_depth_sizes):
     rules = dml.page_rules(
         dml.same_type("input", "output"),
         *dml.infer_rules(
@@ -645,7 +645,7 @@ class _SpaceToDepth(_Blocks, infer=_deeper_sizes):
     )
 
 
-class _DepthToSpace(_Blocks, infer=_wider_sizes):
+class _DepthToSpace(_Blocks, infer=_depth_to_space_sizes):
     rules = dml.page_rules(
         dml.same_type("input", "output"),
         *dml.infer_rules(

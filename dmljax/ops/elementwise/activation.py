@@ -23,7 +23,7 @@ from dmljax import calls, descriptors as dml
 from dmljax.errors import Problem
 from dmljax.lowerings.copies import select_exactly
 from dmljax.lowerings.numbers.comparisons import greater
-from dmljax.lowerings.numbers.derivatives import with_jvps
+from dmljax.lowerings.numbers.derivatives import custom_jvps
 from dmljax.lowerings.numbers.floats import is_above_zero, is_below_zero, is_not_negative
 from dmljax.lowerings.platform import choose
 from dmljax.types import FLOAT, INTEGERS, SIGNED_UP_TO_32_BIT, UP_TO_32_BIT, FeatureLevel, widened
@@ -74,7 +74,7 @@ def activation_relu(input: ArrayLike) -> Array:
 
 # NaN passes through, but its gradient is 0, as on ACTIVATION_RELU_GRAD's page. Never move tangents as bits, which have
 # no transpose.
-@with_jvps(lambda tangent, x: jnp.where(is_above_zero(x), tangent, jnp.zeros((), tangent.dtype)))
+@custom_jvps(lambda tangent, x: jnp.where(is_above_zero(x), tangent, jnp.zeros((), tangent.dtype)))
 def _relu(x: Array) -> Array:
     """`max(x, 0)`: what cuDNN computes along with a convolution. A CPU's `max` flushes subnormal numbers."""
 
@@ -103,7 +103,7 @@ def activation_relu_grad(input: calls.Operand, input_gradient: calls.Operand) ->
     ... ).tolist()
     [0.0, 0.0, 7.0]
     """
-    x, gradient = calls.operands(calls.number_array, input=input, input_gradient=input_gradient)
+    x, gradient = calls.broadcast_operands(calls.number_array, input=input, input_gradient=input_gradient)
     return select_exactly(is_above_zero(x), gradient, jnp.zeros((), x.dtype))
 
 
@@ -121,7 +121,7 @@ def activation_leaky_relu(input: ArrayLike, alpha: calls.FloatNumber = 0.01) -> 
     >>> activation_leaky_relu(jnp.array([-2.0, 3.0]), 0.5).tolist()
     [-1.0, 3.0]
     """
-    return calls.of_floats(lambda x, alpha: _apply_below_zero(lambda x: alpha * x, x), alpha, input=input)
+    return calls.apply_to_floats(lambda x, alpha: _apply_below_zero(lambda x: alpha * x, x), alpha, input=input)
 
 
 class ActivationLeakyReluDesc(AlphaActivation, function=activation_leaky_relu):
@@ -144,7 +144,7 @@ def activation_parameterized_relu(input: calls.Operand, slope: calls.Operand) ->
     ... ).tolist()
     [[-1.0, 3.0], [-2.0, -2.0]]
     """
-    x, slope = calls.operands(calls.number_array, input=input, slope=slope)
+    x, slope = calls.broadcast_operands(calls.number_array, input=input, slope=slope)
     return _apply_below_zero(lambda x: slope * x, x)
 
 
@@ -153,7 +153,7 @@ class ActivationParameterizedReluDesc(dml.Operator, function=activation_paramete
     slope: dml.Input
     output: dml.Output
     support = _SINCE_1_0
-    rules = dml.page_rules(dml.alike("input", "slope", "output"))
+    rules = dml.page_rules(dml.same_type_and_sizes("input", "slope", "output"))
 
 
 @calls.operator_function
@@ -166,7 +166,7 @@ def activation_thresholded_relu(input: ArrayLike, alpha: calls.FloatNumber = 1.0
     >>> activation_thresholded_relu(jnp.array([0.5, 1.0, 1.5])).tolist()
     [0.0, 0.0, 1.5]
     """
-    return calls.of_floats(
+    return calls.apply_to_floats(
         lambda x, alpha: select_exactly(greater(x, alpha), x, jnp.zeros((), x.dtype)), alpha, input=input
     )
 
@@ -253,7 +253,9 @@ def activation_elu(input: ArrayLike, alpha: calls.FloatNumber = 1.0) -> Array:
     >>> activation_elu(jnp.array([-jnp.inf, 0.0, 2.0]), 0.5).tolist()
     [-0.5, 0.0, 2.0]
     """
-    return calls.of_floats(lambda x, alpha: _apply_below_zero(lambda x: alpha * lax.expm1(x), x), alpha, input=input)
+    return calls.apply_to_floats(
+        lambda x, alpha: _apply_below_zero(lambda x: alpha * lax.expm1(x), x), alpha, input=input
+    )
 
 
 class ActivationEluDesc(AlphaActivation, function=activation_elu):
@@ -273,7 +275,7 @@ def activation_celu(input: ArrayLike, alpha: calls.FloatNumber = 1.0) -> Array:
     >>> activation_celu(jnp.array([-jnp.inf, 0.0, 2.0]), 0.5).tolist()
     [-0.5, 0.0, 2.0]
     """
-    return calls.of_floats(
+    return calls.apply_to_floats(
         lambda x, alpha: _apply_below_zero(lambda x: alpha * lax.expm1(x / alpha), x), alpha, input=input
     )
 
@@ -295,7 +297,7 @@ def activation_scaled_elu(
     >>> activation_scaled_elu(jnp.array([-jnp.inf, 0.0, 2.0]), 0.5, 3.0).tolist()
     [-1.5, 0.0, 6.0]
     """
-    return calls.of_floats(_scaled_elu, alpha, gamma, input=input)
+    return calls.apply_to_floats(_scaled_elu, alpha, gamma, input=input)
 
 
 def _scaled_elu(x: Array, alpha: Array, gamma: Array) -> Array:
@@ -320,7 +322,9 @@ def activation_softplus(input: ArrayLike, steepness: calls.FloatNumber = 1.0) ->
     >>> activation_softplus(jnp.array([-jnp.inf, 1000.0]), 2.0).tolist()
     [0.0, 1000.0]
     """
-    return calls.of_floats(lambda x, steepness: jax.nn.softplus(steepness * x) / steepness, steepness, input=input)
+    return calls.apply_to_floats(
+        lambda x, steepness: jax.nn.softplus(steepness * x) / steepness, steepness, input=input
+    )
 
 
 class ActivationSoftplusDesc(dml.Activation, function=activation_softplus):
@@ -346,7 +350,7 @@ def activation_parametric_softplus(
     >>> activation_parametric_softplus(jnp.array([-jnp.inf, 1000.0]), 3.0, 2.0).tolist()
     [0.0, 6000.0]
     """
-    return calls.of_floats(lambda x, alpha, beta: alpha * jax.nn.softplus(beta * x), alpha, beta, input=input)
+    return calls.apply_to_floats(lambda x, alpha, beta: alpha * jax.nn.softplus(beta * x), alpha, beta, input=input)
 
 
 class ActivationParametricSoftplusDesc(AlphaBetaActivation, function=activation_parametric_softplus):
@@ -363,7 +367,7 @@ def activation_sigmoid(input: ArrayLike) -> Array:
     >>> activation_sigmoid(jnp.array([-jnp.inf, 0.0, 100.0])).tolist()
     [0.0, 0.5, 1.0]
     """
-    return calls.of_floats(lax.logistic, input=input)
+    return calls.apply_to_floats(lax.logistic, input=input)
 
 
 class ActivationSigmoidDesc(dml.Activation, function=activation_sigmoid):
@@ -383,7 +387,7 @@ def activation_hard_sigmoid(input: ArrayLike, alpha: calls.FloatNumber = 0.2, be
     >>> activation_hard_sigmoid(jnp.array([-9.0, 1.0, 9.0]), 0.25, 0.5).tolist()
     [0.0, 0.75, 1.0]
     """
-    return calls.of_floats(_hard_sigmoid, alpha, beta, input=input)
+    return calls.apply_to_floats(_hard_sigmoid, alpha, beta, input=input)
 
 
 def _hard_sigmoid(x: Array, alpha: Array, beta: Array) -> Array:
@@ -403,7 +407,7 @@ def activation_tanh(input: ArrayLike) -> Array:
     >>> activation_tanh(jnp.array([-jnp.inf, -0.0, 100.0])).tolist()
     [-1.0, -0.0, 1.0]
     """
-    return calls.of_floats(lax.tanh, input=input)
+    return calls.apply_to_floats(lax.tanh, input=input)
 
 
 class ActivationTanhDesc(dml.Activation, function=activation_tanh):
@@ -417,7 +421,7 @@ def activation_scaled_tanh(input: ArrayLike, alpha: calls.FloatNumber = 1.0, bet
     >>> activation_scaled_tanh(jnp.array([-jnp.inf, 0.0, 100.0]), 3.0).tolist()
     [-3.0, 0.0, 3.0]
     """
-    return calls.of_floats(lambda x, alpha, beta: alpha * lax.tanh(beta * x), alpha, beta, input=input)
+    return calls.apply_to_floats(lambda x, alpha, beta: alpha * lax.tanh(beta * x), alpha, beta, input=input)
 
 
 class ActivationScaledTanhDesc(AlphaBetaActivation, function=activation_scaled_tanh):
@@ -433,7 +437,7 @@ def activation_softsign(input: ArrayLike) -> Array:
     >>> activation_softsign(jnp.array([-1.0, 3.0])).tolist()
     [-0.5, 0.75]
     """
-    return calls.of_floats(lambda x: x / (1 + jnp.abs(x)), input=input)
+    return calls.apply_to_floats(lambda x: x / (1 + jnp.abs(x)), input=input)
 
 
 class ActivationSoftsignDesc(dml.Activation, function=activation_softsign):
@@ -452,7 +456,7 @@ def activation_gelu(input: ArrayLike) -> Array:
     >>> activation_gelu(jnp.array([-100.0, 0.0, 20.0])).tolist()
     [-0.0, 0.0, 20.0]
     """
-    return calls.of_floats(lambda x: jax.nn.gelu(x, approximate=False), input=input)
+    return calls.apply_to_floats(lambda x: jax.nn.gelu(x, approximate=False), input=input)
 
 
 class ActivationGeluDesc(dml.Activation, function=activation_gelu):
@@ -471,7 +475,7 @@ def activation_swish(input: ArrayLike, sigmoid_input_scale: calls.FloatNumber = 
     >>> activation_swish(jnp.array([-2000.0, 0.0, 200.0])).tolist()
     [-0.0, 0.0, 200.0]
     """
-    return calls.of_floats(lambda x, scale: x * lax.logistic(scale * x), sigmoid_input_scale, input=input)
+    return calls.apply_to_floats(lambda x, scale: x * lax.logistic(scale * x), sigmoid_input_scale, input=input)
 
 
 class ActivationSwishDesc(dml.Unary, function=activation_swish):
@@ -492,7 +496,7 @@ def activation_hard_swish(input: ArrayLike, alpha: calls.FloatNumber = 1 / 6, be
     >>> activation_hard_swish(jnp.array([-9.0, 1.0, 9.0]), 0.25, 0.5).tolist()
     [-0.0, 0.75, 9.0]
     """
-    return calls.of_floats(lambda x, alpha, beta: x * _hard_sigmoid(x, alpha, beta), alpha, beta, input=input)
+    return calls.apply_to_floats(lambda x, alpha, beta: x * _hard_sigmoid(x, alpha, beta), alpha, beta, input=input)
 
 
 class ActivationHardSwishDesc(dml.Unary, function=activation_hard_swish):
@@ -526,7 +530,7 @@ def activation_linear(input: ArrayLike, alpha: calls.FloatNumber = 1.0, beta: ca
     >>> activation_linear(jnp.array([1.0, -2.0]), 3.0, 0.5).tolist()
     [3.5, -5.5]
     """
-    return calls.of_floats(lambda x, alpha, beta: alpha * x + beta, alpha, beta, input=input)
+    return calls.apply_to_floats(lambda x, alpha, beta: alpha * x + beta, alpha, beta, input=input)
 
 
 class ActivationLinearDesc(AlphaBetaActivation, function=activation_linear):

@@ -52,7 +52,7 @@ def element_wise_add(a: calls.Operand, b: calls.Operand) -> Array:
     >>> element_wise_add(jnp.array([100, 1], "int8"), 100).tolist()
     [-56, 101]
     """
-    a, b = calls.operands(calls.number_array, a=a, b=b)
+    a, b = calls.broadcast_operands(calls.number_array, a=a, b=b)
     return a + b
 
 
@@ -73,8 +73,8 @@ def element_wise_add1(a: calls.Operand, b: calls.Operand, *, fused_activation: d
     >>> element_wise_add1(jnp.array([1.0, 2.0]), -1.5, fused_activation="relu").tolist()
     [0.0, 0.5]
     """
-    a, b = calls.operands(calls.number_array, a=a, b=b)
-    return dml.apply_fused(a + b, fused_activation)
+    a, b = calls.broadcast_operands(calls.number_array, a=a, b=b)
+    return dml.apply_fused_activation(a + b, fused_activation)
 
 
 class ElementWiseAdd1Desc(dml.Binary, function=element_wise_add1):
@@ -90,7 +90,7 @@ def element_wise_subtract(a: calls.Operand, b: calls.Operand) -> Array:
     >>> element_wise_subtract(jnp.array([1, 5], "uint8"), 2).tolist()
     [255, 3]
     """
-    a, b = calls.operands(calls.number_array, a=a, b=b)
+    a, b = calls.broadcast_operands(calls.number_array, a=a, b=b)
     return a - b
 
 
@@ -108,7 +108,7 @@ def element_wise_multiply(a: calls.Operand, b: calls.Operand) -> Array:
     >>> element_wise_multiply(jnp.array([2.5, -3.0]), jnp.array([2.0, -0.0])).tolist()
     [5.0, 0.0]
     """
-    a, b = calls.operands(calls.number_array, a=a, b=b)
+    a, b = calls.broadcast_operands(calls.number_array, a=a, b=b)
     return a * b
 
 
@@ -130,7 +130,7 @@ def element_wise_divide(a: calls.Operand, b: calls.Operand) -> Array:
     >>> element_wise_divide(jnp.array([-7, 7, 1]), jnp.array([2, -2, 0])).tolist()
     [-3, -3, -1]
     """
-    a, b = calls.operands(calls.number_array, a=a, b=b)
+    a, b = calls.broadcast_operands(calls.number_array, a=a, b=b)
     return lax.div(a, b) if a.dtype in INTEGERS else quotient(a, b)
 
 
@@ -159,8 +159,8 @@ def element_wise_modulus_truncate(a: calls.Operand, b: calls.Operand) -> Array:
     ... ).tolist()
     [-1.5, 1.5, nan]
     """
-    a, b = calls.operands(calls.number_array, a=a, b=b)
-    return lax.rem(a, b) if a.dtype in INTEGERS else calls.of_floats(_remainder, a=a, b=b)
+    a, b = calls.broadcast_operands(calls.number_array, a=a, b=b)
+    return lax.rem(a, b) if a.dtype in INTEGERS else calls.apply_to_floats(_remainder, a=a, b=b)
 
 
 class ElementWiseModulusTruncateDesc(dml.Binary, function=element_wise_modulus_truncate):
@@ -186,8 +186,8 @@ def element_wise_modulus_floor(a: calls.Operand, b: calls.Operand) -> Array:
     ... ).tolist()
     [0.5, -0.5, -0.0]
     """
-    a, b = calls.operands(calls.number_array, a=a, b=b)
-    return _floor_modulus(lax.rem, a, b) if a.dtype in INTEGERS else calls.of_floats(_floor_remainder, a=a, b=b)
+    a, b = calls.broadcast_operands(calls.number_array, a=a, b=b)
+    return _floor_modulus(lax.rem, a, b) if a.dtype in INTEGERS else calls.apply_to_floats(_floor_remainder, a=a, b=b)
 
 
 class ElementWiseModulusFloorDesc(dml.Binary, function=element_wise_modulus_floor):
@@ -196,12 +196,12 @@ class ElementWiseModulusFloorDesc(dml.Binary, function=element_wise_modulus_floo
 
 @jax.custom_jvp
 def _remainder(a: Array, b: Array) -> Array:
-    return _by_platform(_truncate, a, b)
+    return _choose_modulus(_truncate, a, b)
 
 
 @jax.custom_jvp
 def _floor_remainder(a: Array, b: Array) -> Array:
-    return _by_platform(_floor, a, b)
+    return _choose_modulus(_floor, a, b)
 
 
 Remainder = Callable[[Array, Array], Array]
@@ -221,13 +221,13 @@ def _floor_modulus(remainder: Remainder, a: Array, b: Array) -> Array:
     return jnp.where((rest != zero) & ((rest < zero) != (b < zero)), rest + b, rest)
 
 
-def _by_platform(modulus: Callable[[Remainder, Array, Array], Array], a: Array, b: Array) -> Array:
+def _choose_modulus(modulus: Callable[[Remainder, Array, Array], Array], a: Array, b: Array) -> Array:
     """Computes the modulus of floats, for which XLA on a CPU would call scalar code element by element."""
     by_xla = partial(modulus, lax.rem)
 
     def by_divisions(steps: int, otherwise: Remainder, a: Array, b: Array) -> Array:
         few = partial(modulus, partial(_remainder_by_divisions, steps))
-        result: Array = lax.cond(jnp.all(_is_reached(steps, a, b)), few, otherwise, a, b)
+        result: Array = lax.cond(jnp.all(_is_exact(steps, a, b)), few, otherwise, a, b)
         return result
 
     # On a mesh, the devices would have to agree on the condition.
@@ -239,7 +239,7 @@ def _by_platform(modulus: Callable[[Remainder, Array, Array], Array], a: Array, 
 _STEP = 23  # binary digits of the quotient found by one division
 
 
-def _is_reached(steps: int, a: Array, b: Array) -> Array:
+def _is_exact(steps: int, a: Array, b: Array) -> Array:
     """Whether `_remainder_by_divisions` is exact: never for NaN, nor for an infinite `a` or a `b` of 0."""
     divisor = jnp.abs(b)
     return (jnp.abs(a) < divisor * np.float32(2.0 ** (_STEP * steps))) & (divisor >= np.float32(2.0**-100))
@@ -298,8 +298,8 @@ def element_wise_mean(a: calls.Operand, b: calls.Operand) -> Array:
     >>> element_wise_mean(jnp.array([-3, 2**31 - 1]), jnp.array([0, 2**31 - 1])).tolist()
     [-1, 2147483647]
     """
-    a, b = calls.operands(calls.number_array, a=a, b=b)
-    return _integer_mean(a, b) if a.dtype in INTEGERS else calls.of_floats(_float_mean, a=a, b=b)
+    a, b = calls.broadcast_operands(calls.number_array, a=a, b=b)
+    return _integer_mean(a, b) if a.dtype in INTEGERS else calls.apply_to_floats(_float_mean, a=a, b=b)
 
 
 def _float_mean(a: Array, b: Array) -> Array:
@@ -327,7 +327,7 @@ def element_wise_difference_square(a: calls.Operand, b: calls.Operand) -> Array:
     ... ).tolist()
     [9, 4]
     """
-    a, b = calls.operands(calls.number_array, a=a, b=b)
+    a, b = calls.broadcast_operands(calls.number_array, a=a, b=b)
     wide = widened(a.dtype)
     difference = a.astype(wide) - b.astype(wide)
     return (difference * difference).astype(a.dtype)
@@ -348,7 +348,7 @@ def element_wise_max(a: calls.Operand, b: calls.Operand) -> Array:
     ... ).tolist()
     [2.0, 0.0, nan]
     """
-    a, b = calls.operands(calls.number_array, a=a, b=b)
+    a, b = calls.broadcast_operands(calls.number_array, a=a, b=b)
     return maximum(a, b)
 
 
@@ -372,7 +372,7 @@ def element_wise_min(a: calls.Operand, b: calls.Operand) -> Array:
     ... ).tolist()
     [1.0, -0.0, nan]
     """
-    a, b = calls.operands(calls.number_array, a=a, b=b)
+    a, b = calls.broadcast_operands(calls.number_array, a=a, b=b)
     return minimum(a, b)
 
 
@@ -393,7 +393,7 @@ def element_wise_atan_yx(a: calls.Operand, b: calls.Operand) -> Array:
     >>> element_wise_atan_yx(jnp.array([0.0, -0.0]), jnp.array([2.0, 0.0])).tolist()
     [0.0, -0.0]
     """
-    return calls.of_floats(special.atan2, a=a, b=b)
+    return calls.apply_to_floats(special.atan2, a=a, b=b)
 
 
 class ElementWiseAtanYxDesc(dml.Binary, function=element_wise_atan_yx):

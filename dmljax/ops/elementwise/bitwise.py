@@ -29,7 +29,7 @@ def _to_bits(x: Array) -> Array:
 
 def _apply_to_bits(function: Callable[..., Array], a: ArrayLike, b: ArrayLike) -> Array:
     """Applies `function` to the operands' bits, as unsigned integers, and returns the result in the operands' type."""
-    a, b = calls.operands(calls.number_array, a=a, b=b)
+    a, b = calls.broadcast_operands(calls.number_array, a=a, b=b)
     return lax.bitcast_convert_type(function(_to_bits(a), _to_bits(b)), a.dtype)
 
 

@@ -20,7 +20,7 @@ from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import Problem
-from dmljax.foundation.scalars import ScaleBias, lower_bound, upper_bound
+from dmljax.foundation.scalars import ScaleBias, convert_lower_bound, convert_upper_bound
 from dmljax.lowerings.copies import select_exactly
 from dmljax.lowerings.numbers.comparisons import greater_equal
 from dmljax.ops.elementwise.elementary import apply_scale_bias
@@ -95,10 +95,10 @@ def _is_outside(x: Array, low: Any, high: Any) -> tuple[Any, Any]:
 # type. Here, such a bound sets no limit if no element can lie beyond it, and is refused otherwise.
 
 
-def _misfits_of_bounds(desc: Any) -> Iterator[Problem]:
+def _find_bound_misfits(desc: Any) -> Iterator[Problem]:
     if desc.input is None:
         return
-    for field, bound in (("min", lower_bound), ("max", upper_bound)):
+    for field, bound in (("min", convert_lower_bound), ("max", convert_upper_bound)):
         if hasattr(desc, field):
             yield from dml.find_refusals(bound, desc.member(field).name, getattr(desc, field), desc.input.dtype)
 
@@ -106,11 +106,11 @@ def _misfits_of_bounds(desc: Any) -> Iterator[Problem]:
 _BOUNDS_FIT = dml.Rule(
     "If InputTensor.DataType is an integer type, no bound is NaN; truncated, Min is not above the range of "
     "the type, and Max is not below it.",
-    _misfits_of_bounds,
+    _find_bound_misfits,
 )
 
 
-def _bound(field: str, call: dml.Call) -> Any:
+def _implied_bound(field: str, call: dml.Call) -> Any:
     """Returns the bound, or by default a bound that every number satisfies."""
     dtype = call.arrays["input"].dtype
     if call.operator is ElementWiseClip1Desc and dtype.kind in "iu":
@@ -118,7 +118,7 @@ def _bound(field: str, call: dml.Call) -> Any:
     return call.argument(field) or (-math.inf if field == "min" else math.inf)
 
 
-_BOUNDS: dml.Implied = {field: partial(_bound, field) for field in ("min", "max")}
+_BOUNDS: dml.Implied = {field: partial(_implied_bound, field) for field in ("min", "max")}
 
 
 class ElementWiseClipDesc(dml.Activation, function=element_wise_clip):
@@ -196,7 +196,7 @@ def element_wise_clip_grad1(
 
 
 def _clip_gradient(input: ArrayLike, input_gradient: ArrayLike, min: Any, max: Any) -> Array:
-    x, gradient = calls.operands(calls.number_array, input=input, input_gradient=input_gradient)
+    x, gradient = calls.broadcast_operands(calls.number_array, input=input, input_gradient=input_gradient)
     zero = jnp.zeros((), x.dtype)
     if max is not None:
         gradient = select_exactly(greater_equal(x, jnp.asarray(max, x.dtype)), zero, gradient)

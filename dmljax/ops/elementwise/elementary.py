@@ -51,7 +51,7 @@ def apply_scale_bias(input: Array, scale_bias: ScaleBias | None) -> Array:
 
 def _apply_to_scaled(function: Callable[[Array], Array], input: ArrayLike, scale_bias: ScaleBias | None) -> Array:
     """Applies the ScaleBias and then `function` to floats."""
-    return calls.of_floats(lambda x: function(apply_scale_bias(x, scale_bias)), input=input)
+    return calls.apply_to_floats(lambda x: function(apply_scale_bias(x, scale_bias)), input=input)
 
 
 # Functions of floats and integers
@@ -289,7 +289,7 @@ def element_wise_round(
         RoundingMode.TOWARD_ZERO: jnp.trunc,
         RoundingMode.TOWARD_INFINITY: lambda x: lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO),
     }
-    return calls.of_floats(rounding[RoundingMode.of(rounding_mode)], input=input)
+    return calls.apply_to_floats(rounding[RoundingMode.of(rounding_mode)], input=input)
 
 
 class ElementWiseRoundDesc(dml.Unary, function=element_wise_round):

@@ -70,7 +70,7 @@ def element_wise_logical_equals(a: calls.Operand, b: calls.Operand, *, dtype: DT
     ... ).tolist()
     [False, True, False]
     """
-    a, b = calls.operands(a=a, b=b)
+    a, b = calls.broadcast_operands(a=a, b=b)
     return equal(a, b).astype(dtype)
 
 
@@ -87,7 +87,7 @@ def element_wise_logical_greater_than(a: calls.Operand, b: calls.Operand, *, dty
     ... ).tolist()
     [True, False, False]
     """
-    a, b = calls.operands(a=a, b=b)
+    a, b = calls.broadcast_operands(a=a, b=b)
     return greater(a, b).astype(dtype)
 
 
@@ -104,7 +104,7 @@ def element_wise_logical_greater_than_or_equal(a: calls.Operand, b: calls.Operan
     ... ).tolist()
     [True, True, False]
     """
-    a, b = calls.operands(a=a, b=b)
+    a, b = calls.broadcast_operands(a=a, b=b)
     return greater_equal(a, b).astype(dtype)
 
 
@@ -121,7 +121,7 @@ def element_wise_logical_less_than(a: calls.Operand, b: calls.Operand, *, dtype:
     ... ).tolist()
     [True, False, False]
     """
-    a, b = calls.operands(a=a, b=b)
+    a, b = calls.broadcast_operands(a=a, b=b)
     return greater(b, a).astype(dtype)
 
 
@@ -138,7 +138,7 @@ def element_wise_logical_less_than_or_equal(a: calls.Operand, b: calls.Operand, 
     ... ).tolist()
     [True, True, False]
     """
-    a, b = calls.operands(a=a, b=b)
+    a, b = calls.broadcast_operands(a=a, b=b)
     return greater_equal(b, a).astype(dtype)
 
 
@@ -156,7 +156,7 @@ _LOGICAL = dml.support(
 )
 
 
-def _of_truths(function: Callable[..., Array], a: ArrayLike, b: ArrayLike, dtype: DTypeLike) -> Array:
+def _apply_to_truth_values(function: Callable[..., Array], a: ArrayLike, b: ArrayLike, dtype: DTypeLike) -> Array:
     truths = {name: is_nonzero(calls.real_array(name, value)) for name, value in (("a", a), ("b", b))}
     return function(*calls.broadcast(**truths)).astype(dtype)
 
@@ -170,7 +170,7 @@ def element_wise_logical_and(a: calls.Operand, b: calls.Operand, *, dtype: DType
     ... ).tolist()
     [True, False, False]
     """
-    return _of_truths(operator.and_, a, b, dtype)
+    return _apply_to_truth_values(operator.and_, a, b, dtype)
 
 
 class ElementWiseLogicalAndDesc(dml.Binary, function=element_wise_logical_and):
@@ -186,7 +186,7 @@ def element_wise_logical_or(a: calls.Operand, b: calls.Operand, *, dtype: DTypeL
     ... ).tolist()
     [True, True, False]
     """
-    return _of_truths(operator.or_, a, b, dtype)
+    return _apply_to_truth_values(operator.or_, a, b, dtype)
 
 
 class ElementWiseLogicalOrDesc(dml.Binary, function=element_wise_logical_or):
@@ -202,7 +202,7 @@ def element_wise_logical_xor(a: calls.Operand, b: calls.Operand, *, dtype: DType
     ... ).tolist()
     [False, True, False]
     """
-    return _of_truths(operator.xor, a, b, dtype)
+    return _apply_to_truth_values(operator.xor, a, b, dtype)
 
 
 class ElementWiseLogicalXorDesc(dml.Binary, function=element_wise_logical_xor):
@@ -303,7 +303,7 @@ def element_wise_if(condition: ArrayLike, a: calls.Operand, b: calls.Operand) ->
     >>> element_wise_if(jnp.array([1, 0, 7]), jnp.array([1.0, 2.0, jnp.nan]), 9.0).tolist()
     [1.0, 9.0, nan]
     """
-    arrays = calls.of_one_type(a=a, b=b)
+    arrays = calls.arrays_of_one_type(a=a, b=b)
     condition, a, b = calls.broadcast(condition=calls.real_array("condition", condition), **arrays)
     return select_exactly(is_nonzero(condition), a, b)
 

@@ -24,7 +24,7 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.foundation.open_sizes import equalities
 from dmljax.foundation.sharding import shard_along
 from dmljax.foundation.sizes import remedy_for_channels, with_leading_ones
-from dmljax.lowerings.copies import copy_partitioned
+from dmljax.lowerings.copies import copy_with_auto_axes
 from dmljax.lowerings.numbers.special import rounded_quotient
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.workarounds import product
@@ -91,7 +91,7 @@ def quantize_rounded(
 
 def _saturate(steps: Array, zero: Array, dtype: np.dtype[Any]) -> Array:
     """Rounds steps to integers, adds the zero point, and saturates to the output's type; NaN counts as 0 steps."""
-    limits, whole = jnp.iinfo(dtype), _or_zero(lax.round(steps, lax.RoundingMethod.TO_NEAREST_EVEN))
+    limits, whole = jnp.iinfo(dtype), _replace_nans(lax.round(steps, lax.RoundingMethod.TO_NEAREST_EVEN))
     # A sum that float32 rounds is beyond 16 bits.
     total = jnp.clip(whole + zero.astype(steps.dtype), int(limits.min), int(limits.max))
     return total.astype(np.int32).astype(dtype)
@@ -100,11 +100,11 @@ def _saturate(steps: Array, zero: Array, dtype: np.dtype[Any]) -> Array:
 def _saturate_by_bits(steps: Array, zero: Array, dtype: np.dtype[Any]) -> Array:
     """Does the same for float32 without `lax.round`, with which it takes a CPU 1.5 times as long."""
     limits, offset = jnp.iinfo(dtype), zero.astype(np.float32)
-    inside = _or_zero(jnp.clip(steps, int(limits.min) - offset, int(limits.max) - offset))
+    inside = _replace_nans(jnp.clip(steps, int(limits.min) - offset, int(limits.max) - offset))
     return (_bits_of(inside) + zero.astype(np.int32)).astype(dtype)
 
 
-def _or_zero(x: Array) -> Array:
+def _replace_nans(x: Array) -> Array:
     return jnp.where(jnp.isnan(x), jnp.zeros_like(x), x)
 
 
@@ -140,10 +140,10 @@ def _dequantize(
     factor = calls.float_array(scale_name, scale)
     factor = factor.astype(widened(factor.dtype))
     number, *zero, factor = fit(**integers, **{scale_name: factor})
-    return product(_difference(factor.dtype, number, *zero), factor)
+    return product(_subtract_zero_point(factor.dtype, number, *zero), factor)
 
 
-def _difference(dtype: np.dtype[Any], number: Array, zero: Array | None = None) -> Array:
+def _subtract_zero_point(dtype: np.dtype[Any], number: Array, zero: Array | None = None) -> Array:
     if zero is None:
         return number.astype(dtype)
     if number.dtype.itemsize < 4:  # not as int32: XLA on CPU of JAX 0.8 converts some arrays of int4 to it wrongly
@@ -207,10 +207,10 @@ def element_wise_quantize_linear(
     ... ).tolist()
     [2, 5, 127]
     """
-    return quantize_rounded("", _dividend(input), scale, zero_point, dtype, np.dtype(np.uint8))
+    return quantize_rounded("", _widen_input(input), scale, zero_point, dtype, np.dtype(np.uint8))
 
 
-def _dividend(input: ArrayLike) -> Array:
+def _widen_input(input: ArrayLike) -> Array:
     value = calls.number_array("input", input)
     return value.astype(np.float32 if value.dtype in INTEGERS else widened(value.dtype))
 
@@ -394,10 +394,10 @@ def quantize(
     ... ).tolist()
     [1, 2, 1, 7]
     """
-    return quantize_rounded("", _dividend(input), scale, zero_point, dtype, np.dtype(np.uint8), _in_blocks)
+    return quantize_rounded("", _widen_input(input), scale, zero_point, dtype, np.dtype(np.uint8), _expand_blocks)
 
 
-def _in_blocks(**arrays: Array) -> tuple[Array, ...]:
+def _expand_blocks(**arrays: Array) -> tuple[Array, ...]:
     """Returns the arrays in the shape of the first; each element of the others is for a block.
 
     Along each dimension, the size of a block is the quotient of the two sizes. An array of fewer dimensions has leading
@@ -412,7 +412,7 @@ def _repeat(name: str, parameter: Array, first: str, input: Array) -> Array:
     sizes = with_leading_ones(parameter.shape, input.ndim)
     rule = f"must have sizes that divide those of {first}, {input.shape}"
     if len(sizes) > input.ndim or not all(map(_divides, sizes, input.shape)):
-        remedy = remedy_for_channels(parameter.shape, input.shape) or _multiples(sizes, input.shape)
+        remedy = remedy_for_channels(parameter.shape, input.shape) or _remedy_for_blocks(sizes, input.shape)
         raise InvalidDesc(Problem(name, rule, parameter.shape, remedy=remedy))
     blocks = [1 if size in (1, whole) else whole // size for size, whole in zip(sizes, input.shape, strict=True)]
     if all(block == 1 for block in blocks):
@@ -424,10 +424,10 @@ def _repeat(name: str, parameter: Array, first: str, input: Array) -> Array:
         return lax.broadcast_in_dim(elements, pairs, range(0, len(pairs), 2)).reshape(output_sizes)
 
     whole = lax.expand_dims(parameter, range(input.ndim - parameter.ndim))
-    return copy_partitioned([shard_along(input, whole, may_add=True)], output_sizes, repeat)
+    return copy_with_auto_axes([shard_along(input, whole, may_add=True)], output_sizes, repeat)
 
 
-def _multiples(sizes: Sequence[int], wholes: Sequence[int]) -> str | None:
+def _remedy_for_blocks(sizes: Sequence[int], wholes: Sequence[int]) -> str | None:
     """Returns the constraints with which `sizes` divide open sizes, if there are any."""
     pairs = zip(sizes, wholes, strict=False)
     return equalities(*((whole % size, 0) for size, whole in pairs if not _divides(size, whole) and size != 0))
@@ -447,14 +447,14 @@ class _Blockwise(dml.Operator):
     spread = {"quantization_tensors": ("scale", "zero_point")}
     implied = {"quantization_type": lambda call: QuantizationType(1 if call.arrays["zero_point"] is None else 2)}
 
-    def _other_count(self) -> Iterator[Problem]:
+    def _wrong_count(self) -> Iterator[Problem]:
         if self.quantization_type is QuantizationType.NONE:
             yield Problem("QuantizationType", "must be SCALE or SCALE_ZERO_POINT", "NONE")
         elif len(self.quantization_tensors) != self.quantization_type:
             rule = f"must have length {self.quantization_type:d} with {self.quantization_type.name}"
             yield Problem("QuantizationTensors", rule, len(self.quantization_tensors))
 
-    def _no_blocks(self) -> Iterator[Problem]:
+    def _uneven_blocks(self) -> Iterator[Problem]:
         for i, tensor in enumerate(self.quantization_tensors):
             if tensor.rank == self.input.rank and not all(map(_divides, tensor.sizes, self.input.sizes)):
                 rule = f"must divide InputTensor.Sizes, {join_sizes(self.input.sizes)}"
@@ -468,13 +468,13 @@ class _Blockwise(dml.Operator):
         dml.Rule(
             "QuantizationTensors are a scale if QuantizationType is SCALE, and a scale and a zero point if it is "
             "SCALE_ZERO_POINT.",
-            _other_count,
+            _wrong_count,
         ),
-        dml.Rule("Each of the Sizes of QuantizationTensors divides that of InputTensor.", _no_blocks),
+        dml.Rule("Each of the Sizes of QuantizationTensors divides that of InputTensor.", _uneven_blocks),
     )
 
 
-def _types_are(scale_like: str, zero_point_like: str) -> dml.Rule:
+def _types_rule(scale_like: str, zero_point_like: str) -> dml.Rule:
     """The rule on the types of the scale and the zero point, in which QUANTIZE and DEQUANTIZE differ."""
 
     def check(desc: Any) -> Iterator[Problem]:
@@ -498,7 +498,7 @@ class QuantizeDesc(_Blockwise, function=quantize):
             output=INTEGER_8 | INTEGER_4,
         )
     )
-    rules = dml.page_rules(*_Blockwise.rules, _types_are("input", "output"))
+    rules = dml.page_rules(*_Blockwise.rules, _types_rule("input", "output"))
 
 
 # DEQUANTIZE
@@ -523,7 +523,7 @@ def dequantize(input: calls.Quantized, scale: calls.Float, zero_point: calls.Qua
     [1.0, 2.0, 10.0, 70.0]
     """
     factor = calls.float_array("scale", scale)
-    return _dequantize("", input, factor, zero_point, _in_blocks).astype(factor.dtype)
+    return _dequantize("", input, factor, zero_point, _expand_blocks).astype(factor.dtype)
 
 
 class DequantizeDesc(_Blockwise, function=dequantize):
@@ -535,7 +535,7 @@ class DequantizeDesc(_Blockwise, function=dequantize):
             output=FLOAT,
         )
     )
-    rules = dml.page_rules(*_Blockwise.rules, _types_are("output", "input"))
+    rules = dml.page_rules(*_Blockwise.rules, _types_rule("output", "input"))
 
 
 # DYNAMIC_QUANTIZE_LINEAR

@@ -32,7 +32,7 @@ from dmljax.calls.windows import (
 )
 from dmljax.errors import InvalidDesc, InvalidType, Problem, require
 from dmljax.foundation.open_sizes import equalities, fits
-from dmljax.foundation.sharding import call_partitioned, dimension_axes, dividing_axes
+from dmljax.foundation.sharding import call_with_auto_axes, dimension_axes, dividing_axes
 from dmljax.foundation.sizes import Sizes, argument_name, remedy_for_open, require_sizes, spell_sizes
 from dmljax.lowerings.copies import check_sizes
 from dmljax.lowerings.images.convolution import ConvSpec, convolve, convolve_integers
@@ -120,7 +120,7 @@ def _infer_convolution(
         raise InvalidDesc(Problem("output_sizes", rule, spell_sizes(sizes)))
     check_sizes(sizes)
     if bias is not None:
-        bias_shape = (channels,) if len(bias) == 1 else _of_channels(channels, input)
+        bias_shape = (channels,) if len(bias) == 1 else _channel_sizes(channels, input)
         require_sizes("bias", bias, bias_shape, why=", one number for each output channel")
     return WindowPlan(windows, sizes)
 
@@ -131,7 +131,7 @@ def _require_channels(axis: int, channels: int, expected: int, why: str) -> None
     require(("filter", "shape", axis), channels == expected, f"must be {expected}, {why}", channels, remedy=remedy)
 
 
-def _of_channels(channels: int, input: Sizes) -> Sizes:
+def _channel_sizes(channels: int, input: Sizes) -> Sizes:
     """Returns the shape in which one number for each output channel broadcasts to the result."""
     return (1, channels, *(1 for _ in input[2:]))
 
@@ -194,7 +194,7 @@ def convolution(
     windows, sizes = _infer_convolution(
         input.shape, filter.shape, *window_arguments, group_count, bias_shape, direction, output_padding, result_sizes
     )
-    biases = [] if bias is None else [calls.number_array("bias", bias).reshape(_of_channels(sizes[1], input.shape))]
+    biases = [] if bias is None else [calls.number_array("bias", bias).reshape(_channel_sizes(sizes[1], input.shape))]
     for x in biases:
         calls.require_type("bias", x, input.dtype, "input")
     wide = widened(input.dtype)
@@ -207,7 +207,7 @@ def convolution(
         total = lax.pad(total, jnp.zeros((), total.dtype), beyond)
         for summand in bias:
             total = total + summand.astype(wide)
-        return dml.apply_fused(total.astype(input.dtype), fused_activation)
+        return dml.apply_fused_activation(total.astype(input.dtype), fused_activation)
 
     return _partition(compute, input, filter, sizes, *biases, is_forward=is_forward)
 
@@ -230,7 +230,7 @@ def _partition(
         (filter, filter_axes),
         *((x, dimension_axes(x)) for x in others),
     ]
-    return call_partitioned(compute, operands, [batch, channels, *space_axes])
+    return call_with_auto_axes(compute, operands, [batch, channels, *space_axes])
 
 
 _CHANNELS = (
@@ -260,7 +260,7 @@ class ConvolutionDesc(dml.Operator, function=convolution, infer=_infer_convoluti
     rules = dml.page_rules(
         *dml.same_type_and_rank("input", "filter", "bias", "output"),
         *dml.infer_rules(
-            dml.each_of_space("Strides, Dilations, StartPadding, EndPadding and OutputPadding"),
+            dml.spatial_sentence("Strides, Dilations, StartPadding, EndPadding and OutputPadding"),
             f"{_CHANNELS} If Direction is BACKWARD, they begin with the input channels and the output channels of a "
             "group.",
             _BIAS,
@@ -303,7 +303,7 @@ def convolution_integer(
     [[[32392, -31744]]]
     """
     window_arguments = strides, dilations, start_padding, end_padding
-    parts = _integer_parts(input, input_zero_point, filter, filter_zero_point, None, window_arguments, group_count)
+    parts = _prepare_integers(input, input_zero_point, filter, filter_zero_point, None, window_arguments, group_count)
     return parts.convolve(sum, wraps=True)
 
 
@@ -334,7 +334,7 @@ class _IntegerConvolution(NamedTuple):
         return _partition(compute, self.input, self.filter, sizes, *others, is_forward=True)
 
 
-def _integer_parts(
+def _prepare_integers(
     input: ArrayLike,
     input_zero_point: ArrayLike | None,
     filter: ArrayLike,
@@ -343,7 +343,7 @@ def _integer_parts(
     window_arguments: _WindowArguments,
     group_count: int,
 ) -> _IntegerConvolution:
-    image, weights = _bytes("input", input), _bytes("filter", filter)
+    image, weights = _check_bytes("input", input), _check_bytes("filter", filter)
     bias_shape = None if bias is None else jnp.shape(bias)
     plan = _infer_convolution(image.shape, weights.shape, *window_arguments, group_count, bias_shape)
     image, largest_in_image = _subtract_zero("input_zero_point", image, input_zero_point, (1,) * image.ndim)
@@ -352,7 +352,7 @@ def _integer_parts(
     return _IntegerConvolution(image, weights, plan, group_count, (largest_in_image, largest_in_filter))
 
 
-def _bytes(where: str, value: ArrayLike) -> Array:
+def _check_bytes(where: str, value: ArrayLike) -> Array:
     array = calls.integer_array(where, value)
     require(where, array.dtype.itemsize <= 1, "must be of int8 or uint8", array.dtype, InvalidType)
     return array
@@ -385,7 +385,7 @@ def _require_parameter(where: str, sizes: Sizes, channels: int) -> None:
         )
 
 
-def _single(*fields: str, of_filters: bool = False) -> dml.Rule:
+def _parameter_rule(*fields: str, of_filters: bool = False) -> dml.Rule:
     """The tensors `fields`, if they are present, have one element, or with `of_filters` one for each output channel."""
 
     def check(desc: Any) -> None:
@@ -394,11 +394,13 @@ def _single(*fields: str, of_filters: bool = False) -> dml.Rule:
                 _require_parameter(field, getattr(desc, field).sizes, desc.filter.sizes[0] if of_filters else 1)
 
     more = ", or one for each output channel" if of_filters else ""
-    return dml.require_sizes_rule(f"{dml.have(fields)} one element{more}.", check)
+    return dml.require_sizes_rule(f"{dml.members_have(fields)} one element{more}.", check)
 
 
-_OF_INTEGERS = dml.page_rules(dml.same_type("input", "input_zero_point"), dml.same_type("filter", "filter_zero_point"))
-_SIZES_OF_INTEGERS = dml.each_of_space("Strides, Dilations, StartPadding and EndPadding"), _CHANNELS
+_ZERO_POINT_TYPES = dml.page_rules(
+    dml.same_type("input", "input_zero_point"), dml.same_type("filter", "filter_zero_point")
+)
+_ZERO_POINT_SIZES = dml.spatial_sentence("Strides, Dilations, StartPadding and EndPadding"), _CHANNELS
 
 
 class ConvolutionIntegerDesc(dml.Operator, function=convolution_integer, infer=_infer_convolution):
@@ -424,11 +426,11 @@ class ConvolutionIntegerDesc(dml.Operator, function=convolution_integer, infer=_
     )
     rules = dml.page_rules(
         dml.same_rank("input", "filter", "output"),
-        *dml.infer_rules(*_SIZES_OF_INTEGERS, _OUTPUT),
+        *dml.infer_rules(*_ZERO_POINT_SIZES, _OUTPUT),
         dml.same_rank("input_zero_point", "filter_zero_point"),
-        _single("input_zero_point"),
-        _single("filter_zero_point", of_filters=True),
-        *_OF_INTEGERS,
+        _parameter_rule("input_zero_point"),
+        _parameter_rule("filter_zero_point", of_filters=True),
+        *_ZERO_POINT_TYPES,
     )
 
 
@@ -483,11 +485,11 @@ def quantized_linear_convolution(
     [[[10, 246]]]
     """
     window_arguments = strides, dilations, start_padding, end_padding
-    parts = _integer_parts(input, input_zero_point, filter, filter_zero_point, bias, window_arguments, group_count)
+    parts = _prepare_integers(input, input_zero_point, filter, filter_zero_point, bias, window_arguments, group_count)
     default = calls.integer_array("input", input).dtype
     scales = [calls.float_array("input_scale", input_scale), calls.float_array("filter_scale", filter_scale)]
     wide = np.promote_types(*(widened(scale.dtype) for scale in scales))
-    flat = _of_channels(parts.filter.shape[0], parts.input.shape)
+    flat = _channel_sizes(parts.filter.shape[0], parts.input.shape)
     input_factor = _reshape_parameter("input_scale", scales[0], (1,) * len(flat)).astype(wide)
     filter_factor = _reshape_parameter("filter_scale", scales[1], flat).astype(wide)
     output_scale = _reshape_parameter("output_scale", calls.float_array("output_scale", output_scale), (1,) * len(flat))
@@ -547,9 +549,9 @@ class QuantizedLinearConvolutionDesc(dml.Operator, function=quantized_linear_con
     )
     rules = dml.page_rules(
         dml.same_rank("input", "filter", "bias", "output"),
-        *dml.infer_rules(*_SIZES_OF_INTEGERS, _BIAS, _OUTPUT),
+        *dml.infer_rules(*_ZERO_POINT_SIZES, _BIAS, _OUTPUT),
         dml.same_type("output", "output_zero_point"),
-        _single("input_scale", "input_zero_point", "output_scale", "output_zero_point"),
-        _single("filter_scale", "filter_zero_point", of_filters=True),
-        *_OF_INTEGERS,
+        _parameter_rule("input_scale", "input_zero_point", "output_scale", "output_zero_point"),
+        _parameter_rule("filter_scale", "filter_zero_point", of_filters=True),
+        *_ZERO_POINT_TYPES,
     )

@@ -19,9 +19,9 @@ from dmljax.errors import Problem, require
 from dmljax.foundation.checks import UINT_MAX, integer_in, require_counts
 from dmljax.foundation.dimensions import is_symbolic, number, replace_at
 from dmljax.foundation.scalars import truncate
-from dmljax.foundation.sharding import MeshAxes, call_partitioned, dimension_axes, dividing_axes
+from dmljax.foundation.sharding import MeshAxes, call_with_auto_axes, dimension_axes, dividing_axes
 from dmljax.foundation.sizes import Sizes, require_dimensions, require_one_each, require_sizes, spell_sizes
-from dmljax.lowerings.copies import check_sizes, copy_exactly, copy_partitioned
+from dmljax.lowerings.copies import check_sizes, copy_exactly, copy_with_auto_axes
 from dmljax.lowerings.images.columns import column_sizes, fold_windows, unfold_windows
 from dmljax.types import (
     FLOAT,
@@ -116,7 +116,7 @@ def _pad(
     both = list(zip(start_padding, end_padding, strict=True))
     if mode is PaddingMode.CONSTANT:
         config = [(start, end, 0) for start, end in both]
-        return copy_partitioned([input], sizes, lambda x, value: _constant_padded(x, value, config), value)
+        return copy_with_auto_axes([input], sizes, lambda x, value: _constant_padded(x, value, config), value)
     padded_axes = [i for i, (start, end) in enumerate(both) if (start, end) != (0, 0)]
     for i in padded_axes:
         _require_elements(input, i, mode)
@@ -126,7 +126,7 @@ def _pad(
             input = _extend(input, i, mode, ranges[i])
         return input
 
-    return copy_partitioned([input], sizes, move)
+    return copy_with_auto_axes([input], sizes, move)
 
 
 class _Range(NamedTuple):
@@ -154,7 +154,7 @@ def _extend(input: Array, axis: int, mode: PaddingMode, indices: _Range) -> Arra
     """The elements at `indices` of one dimension, which `mode` extends in both directions."""
     size = input.shape[axis]
     if mode is PaddingMode.EDGE:
-        return _with_edges(input, axis, indices)
+        return _extend_edges(input, axis, indices)
     least = jax.core.max_dim(2 * size - 2, 1)
     period = {PaddingMode.WRAP: size, PaddingMode.SYMMETRIC: 2 * size, PaddingMode.REFLECTION: least}[mode]
     if any(map(is_symbolic, (size, *indices))):
@@ -162,10 +162,10 @@ def _extend(input: Array, axis: int, mode: PaddingMode, indices: _Range) -> Arra
         place = (lax.iota(np.int32, indices.stop - indices.start) + first) % whole
         back = whole - int(mode is PaddingMode.SYMMETRIC) - place  # the reversed part repeats the last element first
         return jnp.take(input, jnp.where(place < number(size, np.int32), place, back), axis=axis, mode="clip")
-    return _periodic(input, axis, period, indices)
+    return _extend_periodically(input, axis, period, indices)
 
 
-def _with_edges(input: Array, axis: int, indices: _Range) -> Array:
+def _extend_edges(input: Array, axis: int, indices: _Range) -> Array:
     size = input.shape[axis]
     if is_symbolic(indices.start) or is_symbolic(indices.stop - size):  # padded or cropped
         place = lax.iota(np.int32, indices.stop - indices.start) + number(indices.start, np.int32)
@@ -189,13 +189,13 @@ def _repeat(input: Array, axis: int, count: int) -> Array:
 _MOST_PIECES = 8  # to join along a dimension; beyond that, tile a period
 
 
-def _periodic(input: Array, axis: int, period: int, indices: _Range) -> Array:
+def _extend_periodically(input: Array, axis: int, period: int, indices: _Range) -> Array:
     """The elements at `indices` of a periodic sequence: the input, then the rest of the period in reverse order."""
     size = input.shape[axis]
     start, stop = indices
     count = stop - start
     if count > period * _MOST_PIECES // 2:
-        once = _periodic(input, axis, period, _Range(start, start + period))
+        once = _extend_periodically(input, axis, period, _Range(start, start + period))
         periods = jnp.tile(once, [count // period if i == axis else 1 for i in range(input.ndim)])
         return lax.concatenate([periods, lax.slice_in_dim(once, 0, count % period, axis=axis)], axis)
     pieces = []
@@ -218,7 +218,7 @@ class _Padding(dml.Resized, infer=_padding_sizes):
 
     padding_mode: dml.Enumerator[PaddingMode]
 
-    def _early_modes(self: Any, feature_level: FeatureLevel) -> Iterator[Problem]:
+    def _unsupported_modes(self: Any, feature_level: FeatureLevel) -> Iterator[Problem]:
         introduced = _INTRODUCED.get(self.padding_mode, feature_level)
         if feature_level < introduced:
             yield Problem("PaddingMode", f"must not be {self.padding_mode.name} below {introduced}", feature_level)
@@ -229,7 +229,7 @@ class _Padding(dml.Resized, infer=_padding_sizes):
             "StartPadding and EndPadding have one number for each dimension of InputTensor.",
             "OutputTensor.Sizes are those of InputTensor plus StartPadding plus EndPadding.",
         ),
-        dml.LevelRule("PaddingMode SYMMETRIC needs level 3_0, and WRAP level 6_4.", _early_modes),
+        dml.LevelRule("PaddingMode SYMMETRIC needs level 3_0, and WRAP level 6_4.", _unsupported_modes),
     )
 
     def attributes(self) -> dict[str, Any]:
@@ -343,7 +343,7 @@ def unfold(
         return copy_exactly(lambda floats, _: unfold_windows(floats[0], windows), (input,), sums_are_wide=True)
 
     axes = dimension_axes(input)
-    return call_partitioned(copy, [(input, axes)], [*axes[:2], None])
+    return call_with_auto_axes(copy, [(input, axes)], [*axes[:2], None])
 
 
 @calls.operator_function
@@ -383,7 +383,7 @@ def fold(
 
     batch, columns, _ = axes = dimension_axes(x)
     channels: MeshAxes = dividing_axes(columns, sizes[1], x)
-    return call_partitioned(add, [(x, axes)], [batch, channels, *(None for _ in windows)])
+    return call_with_auto_axes(add, [(x, axes)], [batch, channels, *(None for _ in windows)])
 
 
 class _Windows(dml.Operator):
@@ -405,7 +405,7 @@ def _windows_fit(image: str, columns: str) -> tuple[dml.Rule, ...]:
     return dml.page_rules(
         dml.same_type("input", "output"),
         *dml.infer_rules(
-            dml.each_of_space("WindowSizes, Strides, Dilations, StartPadding and EndPadding", image),
+            dml.spatial_sentence("WindowSizes, Strides, Dilations, StartPadding and EndPadding", image),
             f"No window is larger than the padded {{{image}}}.",
             f"{{{columns}}} has three dimensions: batch, the elements of a window of all channels, and windows.",
         ),

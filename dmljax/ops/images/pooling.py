@@ -32,7 +32,7 @@ from dmljax.descriptors.tensor import without_leading_ones
 from dmljax.errors import InvalidType, Problem, require
 from dmljax.foundation.checks import require_count
 from dmljax.foundation.dimensions import largest_size
-from dmljax.foundation.sharding import MeshAxes, call_partitioned, dimension_axes, dividing_axes
+from dmljax.foundation.sharding import MeshAxes, call_with_auto_axes, dimension_axes, dividing_axes
 from dmljax.foundation.sizes import (
     Sizes,
     argument_name,
@@ -43,7 +43,7 @@ from dmljax.foundation.sizes import (
 )
 from dmljax.lowerings.copies import check_sizes
 from dmljax.lowerings.images import pooling
-from dmljax.lowerings.images.channels import in_layout_of_network
+from dmljax.lowerings.images.channels import choose_layout
 from dmljax.lowerings.images.windows import Window
 from dmljax.lowerings.workarounds import product, quotient
 from dmljax.ops.data.gathering import scatter_checked
@@ -115,7 +115,7 @@ def average_pooling(
     """
     image = calls.float_array("input", input)
     plan = _plan(image.shape, window_sizes, strides, 1, start_padding, end_padding, ceil_mode)
-    return _averages(image, plan, include_padding)
+    return _average_pool(image, plan, include_padding)
 
 
 @calls.operator_function
@@ -141,10 +141,10 @@ def average_pooling1(
     """
     image = calls.float_array("input", input)
     plan = _plan(image.shape, window_sizes, strides, dilations, start_padding, end_padding, ceil_mode)
-    return _averages(image, plan, include_padding)
+    return _average_pool(image, plan, include_padding)
 
 
-def _averages(image: Array, plan: _Plan, include_padding: bool) -> Array:
+def _average_pool(image: Array, plan: _Plan, include_padding: bool) -> Array:
     counts_padding = include_padding and plan.windows != plan.without_ceil
 
     def average(image: Array, windows: Sequence[Window]) -> Array:
@@ -162,7 +162,7 @@ def _pool(function: Callable[[Array, Sequence[Window]], Array], image: Array, wi
     def pool(image: Array) -> Array:
         if all(window.is_whole for window in windows):
             return reduce_windows(image)
-        return in_layout_of_network(reduce_windows, reduce_windows_before_channels, image)
+        return choose_layout(reduce_windows, reduce_windows_before_channels, image)
 
     def reduce_windows(image: Array) -> Array:
         return function(*_flatten(image, windows)).reshape(pooling.pooled_sizes(image.shape, windows))
@@ -172,7 +172,7 @@ def _pool(function: Callable[[Array, Sequence[Window]], Array], image: Array, wi
         return jnp.squeeze(reduce_windows(jnp.expand_dims(image, 1)), 1)
 
     axes = dimension_axes(image)
-    return call_partitioned(pool, [(image, axes)], _batch_and_channel_axes(axes))
+    return call_with_auto_axes(pool, [(image, axes)], _batch_and_channel_axes(axes))
 
 
 def _flatten(image: Array, windows: Sequence[Window]) -> tuple[Array, Sequence[Window]]:
@@ -253,7 +253,7 @@ def average_pooling_grad(
         return total.astype(gradient.dtype)
 
     axes = dimension_axes(gradient)
-    return call_partitioned(spread, [(gradient, axes)], _batch_and_channel_axes(axes))
+    return call_with_auto_axes(spread, [(gradient, axes)], _batch_and_channel_axes(axes))
 
 
 # Norms
@@ -282,7 +282,7 @@ def lp_pooling(
     """
     image = calls.float_array("input", input)
     plan = _plan(image.shape, window_sizes, strides, 1, start_padding, end_padding, ceil_mode)
-    return _norms(image, plan, p)
+    return _lp_pool(image, plan, p)
 
 
 @calls.operator_function
@@ -310,10 +310,10 @@ def lp_pooling1(
     """
     image = calls.float_array("input", input)
     plan = _plan(image.shape, window_sizes, strides, dilations, start_padding, end_padding, ceil_mode)
-    return _norms(image, plan, p)
+    return _lp_pool(image, plan, p)
 
 
-def _norms(image: Array, plan: _Plan, p: int) -> Array:
+def _lp_pool(image: Array, plan: _Plan, p: int) -> Array:
     require_count("p", p, 1)
     norms = lambda image, windows: pooling.window_norms(image, windows, p).astype(image.dtype)  # noqa: E731
     return _pool(norms, image, plan.windows)
@@ -336,7 +336,7 @@ class MaxPooling(NamedTuple):
 
 
 @functools.wraps(_plan)
-def _plan_of_largest(*arguments: Any, **keywords: Any) -> _Plan:
+def _plan_max_pooling(*arguments: Any, **keywords: Any) -> _Plan:
     plan = _plan(*arguments, **keywords)
     # The pages do not say what the largest of no elements is.
     for i, window in enumerate(plan.windows):
@@ -345,7 +345,7 @@ def _plan_of_largest(*arguments: Any, **keywords: Any) -> _Plan:
     return plan
 
 
-def _largest_gradient_sizes(
+def _max_pooling_grad_sizes(
     input: Sizes,
     input_gradient: Sizes,
     window_sizes: calls.EachDimension,
@@ -354,7 +354,7 @@ def _largest_gradient_sizes(
     start_padding: calls.EachDimension,
     end_padding: calls.EachDimension,
 ) -> WindowPlan:
-    windows, _, expected = _plan_of_largest(input, window_sizes, strides, dilations, start_padding, end_padding)
+    windows, _, expected = _plan_max_pooling(input, window_sizes, strides, dilations, start_padding, end_padding)
     require_sizes("input_gradient", input_gradient, expected, why=_FOR_EACH_WINDOW)
     return WindowPlan(windows, input)
 
@@ -384,7 +384,7 @@ def max_pooling(
     [[[-1.0, -2.0]]]
     """
     image = calls.real_array("input", input)
-    plan = _plan_of_largest(image.shape, window_sizes, strides, 1, start_padding, end_padding, ceil_mode)
+    plan = _plan_max_pooling(image.shape, window_sizes, strides, 1, start_padding, end_padding, ceil_mode)
     return _pool(pooling.largest_elements, image, plan.windows)
 
 
@@ -417,8 +417,8 @@ def max_pooling1(
     ([[[5, 5], [7, 7]]], [[[1, 1], [3, 4]]])
     """
     image = calls.real_array("input", input)
-    plan = _plan_of_largest(image.shape, window_sizes, strides, 1, start_padding, end_padding, ceil_mode)
-    return _largest(image, plan, dtype if has_indices else None)
+    plan = _plan_max_pooling(image.shape, window_sizes, strides, 1, start_padding, end_padding, ceil_mode)
+    return _max_pool(image, plan, dtype if has_indices else None)
 
 
 @calls.operator_function
@@ -445,24 +445,26 @@ def max_pooling2(
     ([[[3, 5]]], [[[2, 1]]])
     """
     image = calls.real_array("input", input)
-    plan = _plan_of_largest(image.shape, window_sizes, strides, dilations, start_padding, end_padding, ceil_mode)
-    return _largest(image, plan, dtype if has_indices else None)
+    plan = _plan_max_pooling(image.shape, window_sizes, strides, dilations, start_padding, end_padding, ceil_mode)
+    return _max_pool(image, plan, dtype if has_indices else None)
 
 
-def _largest(image: Array, plan: _Plan, dtype: Any) -> MaxPooling:
+def _max_pool(image: Array, plan: _Plan, dtype: Any) -> MaxPooling:
     """The largest elements, and their indices in `dtype`; without a type, no indices."""
     if dtype is None:
         return MaxPooling(_pool(pooling.largest_elements, image, plan.windows), None)
     calls.require_holds(dtype, "indices", largest_size(image.size) - 1)
 
-    def both_of(image: Array) -> tuple[Array, Array]:
+    def pool_with_indices(image: Array) -> tuple[Array, Array]:
         results = pooling.largest_with_indices(*_flatten(image, plan.windows), dtype)
         values, indices = (x.reshape(pooling.pooled_sizes(image.shape, plan.windows)) for x in results)
         return values, indices
 
     axes = dimension_axes(image)
     return MaxPooling(
-        *call_partitioned(both_of, [(image, axes)], _batch_and_channel_axes(axes), _batch_and_channel_axes(axes))
+        *call_with_auto_axes(
+            pool_with_indices, [(image, axes)], _batch_and_channel_axes(axes), _batch_and_channel_axes(axes)
+        )
     )
 
 
@@ -496,7 +498,7 @@ def max_pooling_grad(
     gradient = calls.float_array("input_gradient", input_gradient)
     input = calls.float_array("input", input)
     calls.require_type("input_gradient", gradient, input.dtype, "input")
-    windows, _ = _largest_gradient_sizes(
+    windows, _ = _max_pooling_grad_sizes(
         input.shape, gradient.shape, window_sizes, strides, dilations, start_padding, end_padding
     )
 
@@ -506,7 +508,7 @@ def max_pooling_grad(
         return pooling.spread_to_largest(wide, flat, flat_windows).astype(gradient.dtype).reshape(input.shape)
 
     axes = dimension_axes(input)
-    return call_partitioned(
+    return call_with_auto_axes(
         spread, [(input, axes), (gradient, _batch_and_channel_axes(axes))], _batch_and_channel_axes(axes)
     )
 
@@ -551,7 +553,7 @@ def max_unpooling(input: ArrayLike, indices: ArrayLike, *, output_sizes: Sequenc
         dividing_axes(mesh_axes, size, values)
         for mesh_axes, size in zip(_batch_and_channel_axes(axes), sizes, strict=True)
     ]
-    return call_partitioned(put, [(values, axes), (indices, axes)], space_axes)
+    return call_with_auto_axes(put, [(values, axes), (indices, axes)], space_axes)
 
 
 # QUANTIZED_LINEAR_AVERAGE_POOLING
@@ -607,7 +609,7 @@ def quantized_linear_average_pooling(
     points = {"input_zero_point": input_zero_point, "output_zero_point": output_zero_point}
     arrays = {name: calls.float_array(name, scale) for name, scale in scales.items()}
     arrays |= {name: calls.integer_array(name, point) for name, point in points.items() if point is not None}
-    parameters = {name: _of_channels(name, parameter, image) for name, parameter in arrays.items()}
+    parameters = {name: _reshape_parameter(name, parameter, image) for name, parameter in arrays.items()}
     zero = parameters.get("input_zero_point")
     if zero is not None:
         calls.require_type("input_zero_point", zero, image.dtype, "input")
@@ -625,10 +627,10 @@ def quantized_linear_average_pooling(
 
     axes = dimension_axes(image)
     operands = [(image, axes), *((value, dimension_axes(value)) for value in parameters.values())]
-    return call_partitioned(average, operands, _batch_and_channel_axes(axes))
+    return call_with_auto_axes(average, operands, _batch_and_channel_axes(axes))
 
 
-def _of_channels(name: str, parameter: Array, image: Array) -> Array:
+def _reshape_parameter(name: str, parameter: Array, image: Array) -> Array:
     """A scale or zero point of the whole image, or of each of its channels, in a shape that broadcasts."""
     if parameter.shape != image.shape[1:2]:
         _require_parameter(name, parameter.shape, image.shape)
@@ -674,9 +676,10 @@ class _WindowedOperator(dml.Operator):
 
 def _windows_fit(image: str, *results: str) -> tuple[str, ...]:
     return (
-        dml.each_of_space("WindowSize, Strides, StartPadding, EndPadding and any Dilations", image),
+        dml.spatial_sentence("WindowSize, Strides, StartPadding, EndPadding and any Dilations", image),
         f"No window is larger than the padded {{{image}}}.",
-        f"{dml.have(results)} the batch and channels of {{{image}}}, and one element for each position of the window.",
+        f"{dml.members_have(results)} the batch and channels of {{{image}}}, and one element for each position of the "
+        "window.",
     )
 
 
@@ -735,7 +738,7 @@ class LpPooling1Desc(_LpPooling, function=lp_pooling1):
 _FLOATS_AND_8_BITS, _NUMBERS = FLOAT | INTEGER_8, UP_TO_32_BIT | INTEGER_64
 
 
-class MaxPoolingDesc(_Pooling, function=max_pooling, infer=_plan_of_largest):
+class MaxPoolingDesc(_Pooling, function=max_pooling, infer=_plan_max_pooling):
     support = dml.support(
         FL_1_0=_FLOATS, FL_3_0=dml.rows(dml.RANK_4_TO_5, _FLOATS_AND_8_BITS), FL_5_0=dml.rows(dml.RANK_4_TO_5, _NUMBERS)
     )
@@ -749,7 +752,7 @@ class _IndexedTensors(dml.Unary):
     output_indices: dml.OptionalOutput = None
 
 
-class _IndexedPooling(_WindowedOperator, _IndexedTensors, infer=_plan_of_largest):
+class _IndexedPooling(_WindowedOperator, _IndexedTensors, infer=_plan_max_pooling):
     """The rules of MAX_POOLING1 and MAX_POOLING2, and their optional output."""
 
     rules = dml.page_rules(
@@ -780,7 +783,7 @@ class MaxPooling2Desc(_IndexedPooling, function=max_pooling2):
     support = dml.support(FL_2_1=_INDEXED_FLOATS) | _INDEXED_SINCE_3_0
 
 
-class MaxPoolingGradDesc(_WindowedOperator, dml.Gradient, function=max_pooling_grad, infer=_largest_gradient_sizes):
+class MaxPoolingGradDesc(_WindowedOperator, dml.Gradient, function=max_pooling_grad, infer=_max_pooling_grad_sizes):
     dilations: dml.UintDimensions
     support = dml.support(FL_3_0=dml.rows(dml.RANK_4, FLOAT), FL_4_0=dml.rows(dml.RANK_4_TO_5, FLOAT))
     rules = dml.page_rules(

@@ -41,7 +41,7 @@ from dmljax.errors import InvalidDesc, Problem, require
 from dmljax.foundation.checks import INT_MAX, UINT_MAX, integer_in, require_count
 from dmljax.foundation.dimensions import number, require_positions
 from dmljax.foundation.scalars import Size2D
-from dmljax.foundation.sharding import call_partitioned, dimension_axes, vary_alike
+from dmljax.foundation.sharding import call_with_auto_axes, dimension_axes, match_varying_axes
 from dmljax.foundation.sizes import (
     Sizes,
     argument_name,
@@ -103,7 +103,7 @@ def _require_readable(image: Array) -> None:
     require_positions("each dimension of input", *image.shape)
 
 
-def _images_of(indices: Array, image: Array) -> Array:
+def _normalize_batch_indices(indices: Array, image: Array) -> Array:
     """The index of each region's image; as in `gather`, negative indices count from the end, and others are clamped."""
     return gather(lax.iota(np.int32, image.shape[0]), indices, axis=0)
 
@@ -159,7 +159,7 @@ def roi_pooling(input: ArrayLike, roi: ArrayLike, *, pooled_size: Size2D | int, 
     _require_readable(image)
 
     def pool(image: Array, regions: Array) -> Array:
-        image, regions = vary_alike((image, regions))
+        image, regions = match_varying_axes((image, regions))
         wide = lax.stop_gradient(regions.astype(widened(regions.dtype)))
         numbers, *corners = jnp.unstack(wide, axis=1)
         pixels = [product(corner, jnp.full_like(corner, spatial_scale)) for corner in corners]
@@ -167,12 +167,12 @@ def roi_pooling(input: ArrayLike, roi: ArrayLike, *, pooled_size: Size2D | int, 
         is_finite = jnp.isfinite(numbers) & jnp.isfinite(x2 - x1) & jnp.isfinite(y2 - y1)
         bins = (_bins(y1, y2, is_finite, height, image.shape[2]), _bins(x1, x2, is_finite, width, image.shape[3]))
         indices = jnp.where(is_finite, jnp.clip(numbers, INDEX_MIN, -INDEX_MIN), 0).astype(np.int32)
-        largest = largest_pixel(_channels_last(image), bins, _images_of(indices, image))
+        largest = largest_pixel(_channels_last(image), bins, _normalize_batch_indices(indices, image))
         return _finish(largest, is_finite, image.dtype)
 
     image_axes, roi_axes = dimension_axes(image), dimension_axes(regions)
     operands = [(image, [None, image_axes[1], None, None]), (regions, [roi_axes[0], None])]
-    return call_partitioned(pool, operands, [roi_axes[0], image_axes[1], None, None])
+    return call_with_auto_axes(pool, operands, [roi_axes[0], image_axes[1], None, None])
 
 
 INDEX_MIN = -(2.0**30)  # an index that is out of range on both sides, and fits an int32
@@ -190,7 +190,7 @@ def _bins(first: Array, last: Array, is_finite: Array, count: int, size: int) ->
     return Bins(begin, end, size)
 
 
-def _infinite(desc: Any) -> Iterator[Problem]:
+def _infinite_scales(desc: Any) -> Iterator[Problem]:
     for member in desc.members():
         if member.field.startswith("spatial_scale") or member.field.endswith("pixel_offset"):
             value = float(getattr(desc, member.field).item)
@@ -198,7 +198,7 @@ def _infinite(desc: Any) -> Iterator[Problem]:
                 yield Problem(member.name, "must be finite", value)
 
 
-_SCALES_FINITE = dml.Rule("Scales and any offsets are finite.", _infinite)
+_SCALES_FINITE = dml.Rule("Scales and any offsets are finite.", _infinite_scales)
 
 
 class RoiPoolingDesc(dml.Operator, function=roi_pooling, infer=_roi_pooling_sizes):
@@ -399,7 +399,7 @@ def _align(
     _require_readable(image)
 
     def align(image: Array, regions: Array, indices: Array, outside: Array) -> Array:
-        return _resize(image, regions, _images_of(indices, image), outside, size, sampling)
+        return _resize(image, regions, _normalize_batch_indices(indices, image), outside, size, sampling)
 
     image_axes, roi_axes = dimension_axes(image), dimension_axes(regions)[:1]
     operands = [
@@ -408,15 +408,15 @@ def _align(
         (indices, roi_axes),
         (jnp.asarray(outside, widened(image.dtype)), []),
     ]
-    return call_partitioned(align, operands, [*roi_axes, image_axes[1], None, None])
+    return call_with_auto_axes(align, operands, [*roi_axes, image_axes[1], None, None])
 
 
 def _resize(image: Array, regions: Array, batch: Array, outside: Array, size: Size2D, sampling: _Sampling) -> Array:
-    image, regions, batch, outside = vary_alike((image, regions, batch, outside))
+    image, regions, batch, outside = match_varying_axes((image, regions, batch, outside))
     axes, (spans, is_finite) = sampling.axes(size), sampling.spans(regions)
     wide = _channels_last(image.astype(widened(image.dtype)))
-    inside = _of_both(map(counts_inside, axes, image.shape[2:], spans), wide.dtype)
-    counts = _of_both(
+    inside = _outer_product(map(counts_inside, axes, image.shape[2:], spans), wide.dtype)
+    counts = _outer_product(
         (sample_counts(axis, span.extent)[:, None] for axis, span in zip(axes, spans, strict=True)), wide.dtype
     )
     if sampling.reduction_function is MAX:
@@ -430,7 +430,7 @@ def _resize(image: Array, regions: Array, batch: Array, outside: Array, size: Si
     return _finish(value, is_finite, image.dtype)
 
 
-def _of_both(numbers: Iterable[Array], dtype: Any) -> Array:
+def _outer_product(numbers: Iterable[Array], dtype: Any) -> Array:
     """The products of numbers for rows and for columns, in a shape that broadcasts to (regions, rows, columns, 1)."""
     rows, columns = numbers
     return (rows[:, :, None] * columns[:, None, :])[..., None].astype(dtype)
@@ -572,7 +572,7 @@ def roi_align_grad(
     sampling = _Sampling(*modes, *scales, *counts, input_pixel_offset, output_pixel_offset, align_regions_to_corners)
     sampling.check()
     require((), of_input or of_roi, "of_input or of_roi must be true", "neither")
-    image = _image_of_gradient(input, gradient, output_sizes, is_needed=of_roi or sampling.reduction_function is MAX)
+    image = _sampled_image(input, gradient, output_sizes, is_needed=of_roi or sampling.reduction_function is MAX)
     _align_gradient_sizes(image.shape, gradient.shape, regions.shape, indices.shape)
     wrt = ["input"] * of_input + ["roi"] * of_roi
     if 0 in gradient.shape[:2]:
@@ -592,12 +592,12 @@ def _gradients(
     size, zero = Size2D(gradient.shape[3], gradient.shape[2]), jnp.zeros((), widened(image.dtype))
 
     def pull(*arrays: Array) -> Any:
-        image, gradient, regions, indices = vary_alike(arrays)
+        image, gradient, regions, indices = match_varying_axes(arrays)
         both = {"input": image, "roi": regions}
 
         def align(replacements: dict[str, Array]) -> Array:
             image, regions = (both | replacements).values()
-            return _resize(image, regions, _images_of(indices, image), zero, size, sampling)
+            return _resize(image, regions, _normalize_batch_indices(indices, image), zero, size, sampling)
 
         _, pull_back = jax.vjp(align, {name: both[name] for name in wrt})
         (gradients,) = pull_back(gradient)
@@ -612,11 +612,11 @@ def _gradients(
         (indices, roi_axes),
     ]
     results = {"input": image_mesh_axes, "roi": region_mesh_axes}
-    gradients = call_partitioned(pull, operands, *(results[name] for name in wrt))
+    gradients = call_with_auto_axes(pull, operands, *(results[name] for name in wrt))
     return dict(zip(wrt, gradients if len(wrt) > 1 else [gradients], strict=True))
 
 
-def _image_of_gradient(input: ArrayLike | None, gradient: Array, sizes: Sequence[int] | None, is_needed: bool) -> Array:
+def _sampled_image(input: ArrayLike | None, gradient: Array, sizes: Sequence[int] | None, is_needed: bool) -> Array:
     """Returns the image that was sampled, or zeros of its shape if it is absent and not needed."""
     if input is not None:
         image = calls.float_array("input", input)

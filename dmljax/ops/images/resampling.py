@@ -32,10 +32,10 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, all_ch
 from dmljax.foundation.checks import require_count, require_counts
 from dmljax.foundation.dimensions import is_symbolic, require_positions
 from dmljax.foundation.scalars import Size2D
-from dmljax.foundation.sharding import call_partitioned, dimension_axes
-from dmljax.foundation.sizes import Sizes, in_space, require_dimensions, require_one_each
+from dmljax.foundation.sharding import call_with_auto_axes, dimension_axes
+from dmljax.foundation.sizes import Sizes, expand_spatial, require_dimensions, require_one_each
 from dmljax.lowerings.copies import check_sizes, result_axes
-from dmljax.lowerings.images.channels import in_layout_of_network
+from dmljax.lowerings.images.channels import choose_layout
 from dmljax.lowerings.images.resampling import (
     Taps,
     adjoint,
@@ -70,7 +70,7 @@ class _Sampling(NamedTuple):
     antialiased: bool = False
 
 
-def _with_direction(
+def _directed_sampling(
     mode: InterpolationModeLike,
     direction: AxisDirectionLike,
     input_offsets: calls.EachNumber | None,
@@ -230,7 +230,7 @@ def resample2(
     >>> resample2(row, scales=0.75, input_pixel_offsets=0, output_pixel_offsets=0).tolist()
     [1, 2, 3]
     """
-    sampling = _with_direction(interpolation_mode, rounding_direction, input_pixel_offsets, output_pixel_offsets)
+    sampling = _directed_sampling(interpolation_mode, rounding_direction, input_pixel_offsets, output_pixel_offsets)
     return _resample_by_scales(input, output_sizes, scales, sampling)
 
 
@@ -264,7 +264,7 @@ def resample3(
     """
     offsets = input_pixel_offsets, output_pixel_offsets
     return _resample_by_scales(
-        input, output_sizes, scales, _with_direction(interpolation_mode, rounding_direction, *offsets, antialiased)
+        input, output_sizes, scales, _directed_sampling(interpolation_mode, rounding_direction, *offsets, antialiased)
     )
 
 
@@ -325,7 +325,7 @@ def resample_grad1(
     ... ).tolist()
     [9.0, 13.0]
     """
-    sampling = _with_direction(interpolation_mode, rounding_direction, input_pixel_offsets, output_pixel_offsets)
+    sampling = _directed_sampling(interpolation_mode, rounding_direction, input_pixel_offsets, output_pixel_offsets)
     return _gradient(input_gradient, output_sizes, scales, sampling)
 
 
@@ -343,7 +343,7 @@ def _resample_by_scales(
         pairs = zip(input.shape, factors, strict=True)
         output_sizes = [size * factor.numerator // factor.denominator for size, factor in pairs]
     require_one_each("output_sizes", output_sizes, "input", input.ndim)
-    steps = _steps("input", input.shape, output_sizes, factors, sampling)
+    steps = _axis_positions("input", input.shape, output_sizes, factors, sampling)
     return _resample_array(input, output_sizes, steps, sampling)
 
 
@@ -354,21 +354,21 @@ def _gradient(
     require_one_each("output_sizes", output_sizes, "input_gradient", gradient.ndim)
     require_counts("output_sizes", output_sizes, 0)
     factors = None if scales is None else _fractions("scales", scales, 1.0, "input_gradient", gradient.ndim)
-    steps = _steps("output_sizes", output_sizes, gradient.shape, factors, sampling)
+    steps = _axis_positions("output_sizes", output_sizes, gradient.shape, factors, sampling)
     every = _taps(output_sizes, gradient.shape, steps, sampling)
 
     def add(x: Array) -> Array:
         return adjoint(x, every) if 0 not in (*x.shape, *output_sizes) else jnp.zeros(tuple(output_sizes), x.dtype)
 
-    return call_partitioned(add, [(gradient, dimension_axes(gradient))], result_axes([gradient], output_sizes))
+    return call_with_auto_axes(add, [(gradient, dimension_axes(gradient))], result_axes([gradient], output_sizes))
 
 
-def _for_each(name: str, numbers: calls.EachNumber, elsewhere: float, image: str, rank: int) -> Sequence[float]:
+def _expand_numbers(name: str, numbers: calls.EachNumber, elsewhere: float, image: str, rank: int) -> Sequence[float]:
     """A finite number for each dimension of `image`, above 0 if it is a scale.
 
     One number is for the spatial dimensions, beside `elsewhere` for batch and channels.
     """
-    each = in_space(name, numbers, elsewhere, image, rank) if isinstance(numbers, int | float) else numbers
+    each = expand_spatial(name, numbers, elsewhere, image, rank) if isinstance(numbers, int | float) else numbers
     require_one_each(name, each, image, rank)
     for i, number in enumerate(each):
         place = name if each is not numbers else (name, i)
@@ -378,13 +378,13 @@ def _for_each(name: str, numbers: calls.EachNumber, elsewhere: float, image: str
 
 
 def _fractions(name: str, numbers: calls.EachNumber, elsewhere: float, image: str, rank: int) -> list[Fraction]:
-    return [simplest_fraction(number) for number in _for_each(name, numbers, elsewhere, image, rank)]
+    return [simplest_fraction(number) for number in _expand_numbers(name, numbers, elsewhere, image, rank)]
 
 
 AxisPositions = tuple[Fraction, Fraction]  # how far apart positions are, and the first position
 
 
-def _steps(
+def _axis_positions(
     smaller: str,
     input_sizes: Sequence[int],
     output_sizes: Sequence[int],
@@ -447,9 +447,9 @@ def _resample_array(input: Array, sizes: Sequence[int], steps: Sequence[AxisPosi
         if not every or any(taps.axis <= 1 for taps in every):
             return compute(x, every)
         earlier_taps = [taps._replace(axis=taps.axis - 1) for taps in every]
-        return in_layout_of_network(partial(compute, every=every), partial(compute, every=earlier_taps), x)
+        return choose_layout(partial(compute, every=every), partial(compute, every=earlier_taps), x)
 
-    return call_partitioned(resample, [(input, dimension_axes(input))], result_axes([input], sizes))
+    return call_with_auto_axes(resample, [(input, dimension_axes(input))], result_axes([input], sizes))
 
 
 # Descriptors
@@ -464,7 +464,7 @@ def _rules(input: str, output: str) -> tuple[dml.Rule, ...]:
         rank = getattr(desc, input).rank
         numbers = {field: getattr(desc, field) for field in _FLOATS if hasattr(desc, field)}
         floats = {field: [float(number.item) for number in several] for field, several in numbers.items()}
-        all_checked(*(partial(_for_each, field, several, 0.0, input, rank) for field, several in floats.items()))
+        all_checked(*(partial(_expand_numbers, field, several, 0.0, input, rank) for field, several in floats.items()))
 
     each = "one finite number for each dimension"
     return dml.page_rules(
@@ -473,23 +473,23 @@ def _rules(input: str, output: str) -> tuple[dml.Rule, ...]:
     )
 
 
-def _each(call: dml.Call, name: str, elsewhere: float) -> Sequence[float] | None:
+def _implied_numbers(call: dml.Call, name: str, elsewhere: float) -> Sequence[float] | None:
     ((_, sizes),) = call.outputs
     numbers = call.argument(name)
-    return None if numbers is None else _for_each(name, numbers, elsewhere, "input", len(sizes))
+    return None if numbers is None else _expand_numbers(name, numbers, elsewhere, "input", len(sizes))
 
 
 def _ratios(call: dml.Call) -> Any:
     ((_, sizes),) = call.outputs
     ratios = [new / old for new, old in zip(sizes, call.arrays["input"].sizes, strict=True)]
-    return _each(call, "scales", 1.0) or ratios
+    return _implied_numbers(call, "scales", 1.0) or ratios
 
 
 def _offsets(call: dml.Call) -> Any:
     rank, center = len(call.outputs[0][1]), 0.5
     if issubclass(call.operator, _Directed):
         center = _center(call.argument("interpolation_mode"), call.argument("rounding_direction"))
-    return _each(call, "input_pixel_offsets", center) or (center,) * rank
+    return _implied_numbers(call, "input_pixel_offsets", center) or (center,) * rank
 
 
 class _Forward(dml.Resized):
@@ -500,7 +500,7 @@ class _Forward(dml.Resized):
 
 class _Backward(dml.Adjoint):
     interpolation_mode: dml.Enumerator[InterpolationMode]
-    implied = {"scales": lambda call: _each(call, "scales", 1.0)}
+    implied = {"scales": lambda call: _implied_numbers(call, "scales", 1.0)}
     rules = _rules("input_gradient", "output_gradient")
 
 
@@ -516,7 +516,7 @@ class _Shifted(dml.Operator):
 
 _OFFSETS: dml.Implied = {
     "input_pixel_offsets": _offsets,
-    "output_pixel_offsets": lambda call: _each(call, "output_pixel_offsets", -0.5),
+    "output_pixel_offsets": lambda call: _implied_numbers(call, "output_pixel_offsets", -0.5),
 }
 
 

@@ -42,7 +42,7 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem, require
 from dmljax.foundation.checks import integer_in
 from dmljax.foundation.dimensions import is_symbolic, number
 from dmljax.foundation.open_sizes import equalities
-from dmljax.foundation.sharding import MeshAxes, call_partitioned, dimension_axes, dividing_axes
+from dmljax.foundation.sharding import MeshAxes, call_with_auto_axes, dimension_axes, dividing_axes
 from dmljax.foundation.sizes import (
     argument_name,
     names_of_members,
@@ -243,7 +243,7 @@ def _attend(
         return _compute(dict(zip(inputs, operands, strict=True)), sizes, source, options)
 
     operands = [(x, dimension_axes(x)) for x in inputs.values()]
-    outputs: Any = call_partitioned(compute, operands, *_axes_of_results(inputs, sizes, source, options.has_present))
+    outputs: Any = call_with_auto_axes(compute, operands, *_axes_of_results(inputs, sizes, source, options.has_present))
     return cast(Results, MultiheadAttention(*outputs) if options.has_present else outputs)
 
 
@@ -264,7 +264,7 @@ def _check_sizes(
 def _compute(arrays: dict[str, Array], sizes: _AttentionSizes, source: Mapping[str, str], options: _Options) -> Any:
     """The output, and the present keys and values if wanted, in the type of the queries."""
     axis_name, dtype = options.axis_name, arrays[source["query"]].dtype
-    query, key, value = (_of_heads(role, sizes, source, arrays) for role in _PLACES)
+    query, key, value = (_split_heads(role, sizes, source, arrays) for role in _PLACES)
     keys, values = _append_to_past("key", key, sizes, arrays), _append_to_past("value", value, sizes, arrays)
     if options.has_present:
         keys, values = [lax.concatenate(keys, 3)], [lax.concatenate(values, 3)]
@@ -274,7 +274,7 @@ def _compute(arrays: dict[str, Array], sizes: _AttentionSizes, source: Mapping[s
         keys,
         values,
         arrays["scale"],
-        _over_scores(arrays.get("relative_position_bias"), sizes),
+        _expand_to_scores(arrays.get("relative_position_bias"), sizes),
         _mask(options.mask_type, sizes, arrays, is_causal=options.is_causal, first=first),
         axis_name,
         precision=options.precision,
@@ -354,7 +354,7 @@ def _inverse_root(size: int, wide: Any) -> Any:
     return lax.rsqrt(number(size, wide)) if is_symbolic(size) else 1 / math.sqrt(max(size, 1))  # 1 if the size is 0
 
 
-def _of_heads(role: str, sizes: _AttentionSizes, source: Mapping[str, str], inputs: Mapping[str, Array]) -> Any:
+def _split_heads(role: str, sizes: _AttentionSizes, source: Mapping[str, str], inputs: Mapping[str, Array]) -> Any:
     """Returns the queries, keys or values plus their bias, by batch, head of keys, head of queries, and position."""
     if role not in source:
         return None
@@ -388,20 +388,20 @@ def _write_to_buffer(past: Array | None, new: Array, sizes: _AttentionSizes, len
         past = jnp.zeros_like(new[:, :, :, :0])
     past = lax.slice_in_dim(past, 0, min(sizes.past, sizes.total), axis=3).astype(new.dtype)
     buffer = jnp.pad(past, (*[(0, 0)] * 3, (0, max(sizes.total - sizes.past, 0)), (0, 0)))
-    cache = write_new(buffer.squeeze(2), new.squeeze(2), _near(lengths, sizes))
+    cache = write_new(buffer.squeeze(2), new.squeeze(2), _clamp_positions(lengths, sizes))
     return jnp.expand_dims(cache, 2)
 
 
 _FAR = 2**30  # a position that no key has
 
 
-def _near(positions: Array, sizes: _AttentionSizes) -> Array:
+def _clamp_positions(positions: Array, sizes: _AttentionSizes) -> Array:
     """Returns positions as int32, clamped to `_FAR` beyond the range."""
     limits = jnp.iinfo(positions.dtype)
     return jnp.clip(positions, max(limits.min, -_FAR), min(limits.max, _FAR)).astype(jnp.int32)
 
 
-def _over_scores(x: Array | None, sizes: _AttentionSizes) -> Array | None:
+def _expand_to_scores(x: Array | None, sizes: _AttentionSizes) -> Array | None:
     """An array that broadcasts to the scores, with a separate dimension for the heads that share keys."""
     if x is None:
         return None
@@ -424,14 +424,14 @@ def _mask(
     """
 
     def bound(positions: Array) -> Array:
-        return _near(positions, sizes).reshape(sizes.batch, 1, 1, 1, 1)
+        return _clamp_positions(positions, sizes).reshape(sizes.batch, 1, 1, 1, 1)
 
     mask = Mask(inputs["added"])
     match mask_type, inputs.get("mask"):
         case _, None:
             pass
         case MultiheadAttentionMaskType.BOOLEAN, is_seen:
-            mask = mask._replace(is_seen=_over_scores(is_seen if is_seen.dtype == bool else is_seen > 0, sizes))
+            mask = mask._replace(is_seen=_expand_to_scores(is_seen if is_seen.dtype == bool else is_seen > 0, sizes))
         case MultiheadAttentionMaskType.KEY_SEQUENCE_END_START, bounds:
             mask = mask._replace(end=bound(bounds[0]), begin=bound(bounds[1]))
         case _, lengths:
@@ -534,7 +534,7 @@ class _Attention(dml.Operator):
         ),
     }
 
-    def _other_types(self) -> Iterator[Problem]:
+    def _wrong_types(self) -> Iterator[Problem]:
         tensors = self.tensors()
         lengths = tensors.get("past_sequence_lengths")
         exempt = {"mask"} | ({"past_sequence_lengths"} if lengths and lengths.data_type is DataType.INT32 else set())
@@ -545,7 +545,7 @@ class _Attention(dml.Operator):
             rule = "must not be given with" if self.mask is not None else "must be given without"
             yield Problem("MaskTensor", f"{rule} a MaskType of NONE", self.mask_type.name)
 
-    def _other_sizes(self: Any) -> Iterator[Problem]:
+    def _wrong_sizes(self: Any) -> Iterator[Problem]:
         try:
             sizes = self._sizes()
         except InvalidDesc as error:
@@ -565,7 +565,7 @@ class _Attention(dml.Operator):
         "totalSequenceLength}} for BOOLEAN, like RelativePositionBiasTensor."
     )
     rules = dml.page_rules(
-        dml.Rule("All tensors but MaskTensor have the same DataType.", _other_types),
+        dml.Rule("All tensors but MaskTensor have the same DataType.", _wrong_types),
         _mask_given,
         dml.Rule(
             "Exactly one tensor has the queries, one the keys and one the values: by themselves or stacked. Keys and "
@@ -573,7 +573,7 @@ class _Attention(dml.Operator):
             "HeadCount is at least 1, and divides the last Sizes of QueryTensor, KeyTensor and ValueTensor. All other "
             "sizes follow from those of queries, keys, values and past keys, and dimensions before those that the page "
             f"names are 1. {_mask_sizes}",
-            _other_sizes,
+            _wrong_sizes,
         ),
     )
 
@@ -720,7 +720,7 @@ class MultiheadAttention1Desc(_Attention, function=multihead_attention1):
     rules = dml.page_rules(
         dml.Rule(
             "All tensors but MaskTensor have the same DataType; PastSequenceLengthsTensor may also be of INT32.",
-            _Attention._other_types,
+            _Attention._wrong_types,
         ),
         _Attention._mask_given,
         dml.Rule(
@@ -732,7 +732,7 @@ class MultiheadAttention1Desc(_Attention, function=multihead_attention1):
             "and past keys, and dimensions before those that the page names are 1. With PastSequenceLengthsTensor, "
             "OutputPresentKeyTensor and OutputPresentValueTensor may have any number of positions, the same one. "
             f"{_Attention._mask_sizes}",
-            _Attention._other_sizes,
+            _Attention._wrong_sizes,
         ),
     )
 

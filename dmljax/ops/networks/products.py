@@ -81,10 +81,10 @@ def _matrices(
     """Returns the matrices to multiply, with as many dimensions as their product, and the shape of the product."""
     shape = _product_sizes(a.shape, b.shape, transpose_a, transpose_b)
     a, b = a.mT if transpose_a else a, b.mT if transpose_b else b
-    return _of_rank(len(shape), a), _of_rank(len(shape), b), shape
+    return _reshape_to_rank(len(shape), a), _reshape_to_rank(len(shape), b), shape
 
 
-def _of_rank(rank: int, x: Array) -> Array:
+def _reshape_to_rank(rank: int, x: Array) -> Array:
     """Returns `x` with `rank` dimensions: adds leading 1s, or drops those beyond the rank."""
     leading = range(x.ndim - rank)
     if all(x.shape[i] == 1 for i in leading):
@@ -92,12 +92,12 @@ def _of_rank(rank: int, x: Array) -> Array:
     return lax.expand_dims(x, range(rank - x.ndim))
 
 
-def _one_for_each(name: str, parameter: Array, shape: tuple[int, ...], axis: int) -> Array:
+def _expand_parameter(name: str, parameter: Array, shape: tuple[int, ...], axis: int) -> Array:
     """A scale or zero point with the dimensions of the result's `shape`, for its rows or for its columns."""
     column = parameter[:, None] if parameter.ndim == 1 and axis == _ROWS else parameter
     rows, columns = shape[-2:]
     whole = (*shape[:-2], rows, 1) if axis == _ROWS else (*shape[:-2], 1, columns)
-    value = _of_rank(len(shape), column)
+    value = _reshape_to_rank(len(shape), column)
     if value.ndim > len(shape) or any(size not in (1, most) for size, most in zip(value.shape, whole, strict=True)):
         lines = f"{rows} rows of a" if axis == _ROWS else f"{columns} columns of b"
         rule, remedy = f"must have one element, or one for each of the {lines}", remedy_for_open(value.shape, whole)
@@ -111,7 +111,7 @@ def _zero_point(name: str, value: ArrayLike | None, matrix: Array, shape: tuple[
         return None
     point = calls.integer_array(name, value)
     calls.require_type(name, point, matrix.dtype, name[0])
-    return _one_for_each(name, point, shape, axis)
+    return _expand_parameter(name, point, shape, axis)
 
 
 def _narrow_integers(name: str, value: ArrayLike, bits: int) -> Array:
@@ -121,7 +121,7 @@ def _narrow_integers(name: str, value: ArrayLike, bits: int) -> Array:
     return x
 
 
-def _with_summand(total: Array, name: str, summand: Array) -> tuple[Array, Array]:
+def _broadcast_summand(total: Array, name: str, summand: Array) -> tuple[Array, Array]:
     """The product `total`, and the argument `name` in its shape, type and sharding."""
     require_broadcast(name, summand.shape, total.shape, "the product")
     first, second = calls.broadcast(product=total, **{name: summand.astype(total.dtype)})
@@ -137,17 +137,17 @@ _PRODUCT = (
 def _product_rules(*others: str, sentence: str = _PRODUCT) -> tuple[dml.Rule, ...]:
     """OutputTensor has the Sizes of ATensor times BTensor; they and `others` have the same DimensionCount."""
 
-    def other_batches(desc: Any) -> Iterator[Problem]:
+    def wrong_batches(desc: Any) -> Iterator[Problem]:
         if desc.a.sizes[:-2] != desc.b.sizes[:-2]:
             sizes = join_words(join_sizes(tensor.sizes) for tensor in (desc.a, desc.b))
             rule = "must have the same Sizes before the last two"
             yield Problem(("ATensor", "Sizes"), rule, sizes, [("BTensor", "Sizes")])
 
-    batches = dml.Rule("ATensor.Sizes and BTensor.Sizes are the same before the last two.", other_batches)
+    batches = dml.Rule("ATensor.Sizes and BTensor.Sizes are the same before the last two.", wrong_batches)
     return dml.page_rules(dml.same_rank("a", "b", *others, "output"), batches, *dml.infer_rules(sentence))
 
 
-def _of_rows_and_columns(row_fields: tuple[str, ...], column_fields: tuple[str, ...]) -> dml.Rule:
+def _parameter_rule(row_fields: tuple[str, ...], column_fields: tuple[str, ...]) -> dml.Rule:
     """Scales and zero points have one element, or one for each row of ATensor, or for each column of BTensor."""
 
     def check(desc: Any) -> Iterator[Problem]:
@@ -221,9 +221,9 @@ def gemm(
     left, right, _ = _matrices(left, right, transpose_a=transpose_a, transpose_b=transpose_b)
     total = matrix_product(left, right, precision) * jnp.asarray(alpha, widened(left.dtype))
     if summand:
-        total, addend = _with_summand(total, "c", summand[0])
+        total, addend = _broadcast_summand(total, "c", summand[0])
         total += jnp.asarray(beta, total.dtype) * addend
-    return dml.apply_fused(total.astype(left.dtype), fused_activation)
+    return dml.apply_fused_activation(total.astype(left.dtype), fused_activation)
 
 
 class GemmDesc(dml.Operator, function=gemm, infer=_product_sizes):
@@ -306,7 +306,7 @@ class MatrixMultiplyIntegerDesc(dml.Operator, function=matrix_multiply_integer, 
         *_product_rules(),
         dml.same_type("a", "a_zero_point"),
         dml.same_type("b", "b_zero_point"),
-        _of_rows_and_columns(("a_zero_point",), ("b_zero_point",)),
+        _parameter_rule(("a_zero_point",), ("b_zero_point",)),
     )
 
 
@@ -322,8 +322,8 @@ def _dequantized_product(
     b_zero = _zero_point("b_zero_point", b_zero_point, b, shape, _COLUMNS)
     scales = [calls.float_array("a_scale", a_scale), calls.float_array("b_scale", b_scale)]
     wide = np.promote_types(*(widened(scale.dtype) for scale in scales))
-    a_factor = _one_for_each("a_scale", scales[0].astype(wide), shape, _ROWS)
-    b_factor = _one_for_each("b_scale", scales[1].astype(wide), shape, _COLUMNS)
+    a_factor = _expand_parameter("a_scale", scales[0].astype(wide), shape, _ROWS)
+    b_factor = _expand_parameter("b_scale", scales[1].astype(wide), shape, _COLUMNS)
     return scale_rounded(integer_product_as_floats(a, b, a_zero, b_zero, wide), a_factor, b_factor)
 
 
@@ -359,7 +359,7 @@ def matrix_multiply_integer_to_float(
     product = _dequantized_product(left, right, a_scale, b_scale, a_zero_point, b_zero_point)
     scale, _, *summand = calls.floats_of_one_type(a_scale=a_scale, b_scale=b_scale, bias=bias).values()
     if summand:
-        product, addend = _with_summand(product, "bias", summand[0])
+        product, addend = _broadcast_summand(product, "bias", summand[0])
         product += addend
     return product.astype(scale.dtype)
 
@@ -384,7 +384,7 @@ class MatrixMultiplyIntegerToFloatDesc(
         dml.same_type("a_scale", "b_scale", "bias", "output"),
         *_product_rules("bias"),
         dml.same_sizes("bias", "output"),
-        _of_rows_and_columns(("a_scale", "a_zero_point"), ("b_scale", "b_zero_point")),
+        _parameter_rule(("a_scale", "a_zero_point"), ("b_scale", "b_zero_point")),
     )
 
 
@@ -426,11 +426,11 @@ def quantized_linear_matrix_multiply(
     """
     left, right = _narrow_integers("a", a, 8), _narrow_integers("b", b, 8)
     product = _dequantized_product(left, right, a_scale, b_scale, a_zero_point, b_zero_point)
-    scale = _one_for_each("output_scale", calls.float_array("output_scale", output_scale), product.shape, _ROWS)
+    scale = _expand_parameter("output_scale", calls.float_array("output_scale", output_scale), product.shape, _ROWS)
     zero = output_zero_point
     if zero is not None:
         zero = calls.integer_array("output_zero_point", zero)
-        zero = _one_for_each("output_zero_point", zero, product.shape, _ROWS)
+        zero = _expand_parameter("output_zero_point", zero, product.shape, _ROWS)
     return quantize_rounded("output", product, scale, zero, dtype, left.dtype)
 
 
@@ -457,7 +457,5 @@ class QuantizedLinearMatrixMultiplyDesc(
         dml.same_rank(*_SCALES_AND_ZERO_POINTS),
         *QuantizedBinary.zero_point_rules,
         *_product_rules(),
-        _of_rows_and_columns(
-            ("a_scale", "a_zero_point", "output_scale", "output_zero_point"), ("b_scale", "b_zero_point")
-        ),
+        _parameter_rule(("a_scale", "a_zero_point", "output_scale", "output_zero_point"), ("b_scale", "b_zero_point")),
     )

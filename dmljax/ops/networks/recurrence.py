@@ -25,7 +25,7 @@ from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, Problem, require
-from dmljax.foundation.sharding import MeshAxes, call_partitioned, dimension_axes, may_be_sharded, vary_alike
+from dmljax.foundation.sharding import MeshAxes, call_with_auto_axes, dimension_axes, match_varying_axes, may_be_sharded
 from dmljax.foundation.sizes import Sizes, require_sizes
 from dmljax.lowerings.rows.recurrence import BACKWARD, BOTH, FORWARD, Cell, State, recur, split_gates, state_product
 from dmljax.ops.elementwise.activation import ActivationSigmoidDesc, ActivationTanhDesc
@@ -51,7 +51,7 @@ _SIGMOID, _TANH = ActivationSigmoidDesc(), ActivationTanhDesc()
 
 # XLA's own functions take half as long as `activation_sigmoid` and `activation_tanh`, and so does a step of small
 # matrices. Their errors are no larger than those of the sums that they are applied to.
-_QUICKER: Mapping[dml.Operator, _Function] = {_SIGMOID: lax.logistic, _TANH: lax.tanh}
+_XLA_ACTIVATIONS: Mapping[dml.Operator, _Function] = {_SIGMOID: lax.logistic, _TANH: lax.tanh}
 
 
 def activation_functions(
@@ -70,7 +70,8 @@ def activation_functions(
 
 def _function(activations: Sequence[dml.Operator]) -> _Function:
     functions = [
-        _QUICKER.get(activation, partial(dml.apply_fused, activation=activation)) for activation in activations
+        _XLA_ACTIVATIONS.get(activation, partial(dml.apply_fused_activation, activation=activation))
+        for activation in activations
     ]
     if len({*activations}) == 1:
         return functions[0]
@@ -136,7 +137,7 @@ def _network_sizes(
     return {name: tuple(size for _, size in sizes) for name, sizes in every.items() if name.startswith("output_")}
 
 
-def _check(
+def _check_arrays(
     gates: int, direction: RecurrentNetworkDirection, values: Mapping[str, ArrayLike | None]
 ) -> dict[str, Array]:
     """Returns the arrays that are present: floats of one type, except for the lengths, and of the right sizes."""
@@ -185,13 +186,13 @@ def _run(
 ) -> tuple[Any, ...]:
     """Returns the output of each step, or None, and then the last states."""
     gates, reverses = network.gates, _DIRECTIONS[direction]
-    inputs = _check(gates, direction, values)
+    inputs = _check_arrays(gates, direction, values)
     wide = widened(inputs["input"].dtype)
     if clip_threshold is not None:
         inputs["clip_threshold"] = jnp.asarray(clip_threshold, wide)
 
     def compute(*arrays: Array) -> Any:
-        input, weight, *others = vary_alike(arrays)
+        input, weight, *others = match_varying_axes(arrays)
         tensors = dict(zip([*inputs][2:], others, strict=True))
         lengths = tensors.pop("sequence_lengths", None)
         recurrence = tensors.pop("recurrence")
@@ -227,7 +228,7 @@ def _run(
     batch: MeshAxes = next((axes for axes in batch_axes if axes), None)
     operands = [(x, [batch if i == _BATCH.get(name) else None for i in range(x.ndim)]) for name, x in inputs.items()]
     last: list[MeshAxes] = [None, batch, None]
-    results = call_partitioned(
+    results = call_with_auto_axes(
         compute, operands, *([[None, *last]] if has_sequence else []), *([last] * len(network.states))
     )
     several = results if isinstance(results, tuple) else (results,)
@@ -297,23 +298,25 @@ class _Network(dml.Operator):
         return [getattr(result, leaf.key.removeprefix("output_")) for leaf in self.leaves(is_input=False)]
 
 
-_OF_PAGES = {"steps": "seq_length", "batch": "batch_size", "directions": "num_directions"}
+_PAGE_NAMES = {"steps": "seq_length", "batch": "batch_size", "directions": "num_directions"}
 
 
 def _spell_sizes(gates: int, field: str) -> str:
     """The sizes of a tensor, as the pages write them."""
     names = [name for name, _ in _sizes(gates, 1, (1, 1, 1), (1,))[field]]
-    return ", ".join(["1"] * (4 - len(names)) + [_OF_PAGES.get(name, name.replace(" size", "_size")) for name in names])
+    return ", ".join(
+        ["1"] * (4 - len(names)) + [_PAGE_NAMES.get(name, name.replace(" size", "_size")) for name in names]
+    )
 
 
 def _rules(gates: int, activations: int, *fields: str) -> tuple[dml.Rule, ...]:
     """The rules of a network with the tensors `fields`, and these numbers of gates and activations per direction."""
 
-    def no_output(desc: Any) -> Iterator[Problem]:
+    def missing_output(desc: Any) -> Iterator[Problem]:
         if not desc.leaves(is_input=False):
             yield Problem((), "at least one output must be given", "none")
 
-    def other_activations(desc: Any, feature_level: FeatureLevel) -> Iterator[Problem]:
+    def wrong_activations(desc: Any, feature_level: FeatureLevel) -> Iterator[Problem]:
         count = activations * len(_DIRECTIONS[desc.direction])
         if len(desc.activation_descs) != count:
             yield Problem("ActivationDescCount", f"must be {count}", len(desc.activation_descs))
@@ -327,10 +330,10 @@ def _rules(gates: int, activations: int, *fields: str) -> tuple[dml.Rule, ...]:
     return dml.page_rules(
         dml.same_type(*sorted({*fields} - {"sequence_lengths"})),
         *dml.infer_rules(f"The Sizes are {sizes}."),
-        dml.Rule("At least one output is given.", no_output),
+        dml.Rule("At least one output is given.", missing_output),
         dml.LevelRule(
             f"Each direction {have}, each of which can be fused, is in the feature level, and has no tensors.",
-            other_activations,
+            wrong_activations,
         ),
         dml.Rule("No input is flagged OWNED_BY_DML.", lambda desc: dml.flag_problems(desc.leaves(is_input=True))),
     )
@@ -395,10 +398,10 @@ def rnn(
     network_direction = RecurrentNetworkDirection.of(direction)
     functions = activation_functions(activations, RnnDesc.defaults, network_direction)
     arrays = zip(_INPUTS, (input, weight, recurrence, bias, hidden_init, sequence_lengths), strict=True)
-    return rnn_of(functions, network_direction, has_sequence, precision, **dict(arrays))
+    return run_rnn(functions, network_direction, has_sequence, precision, **dict(arrays))
 
 
-def _of_parts(function: Callable[..., Array], count: int, is_on_cpu: bool, *arrays: Array) -> list[Array]:
+def _apply_to_parts(function: Callable[..., Array], count: int, is_on_cpu: bool, *arrays: Array) -> list[Array]:
     """Applies `function` to each of `count` parts of the last dimension.
 
     A single call takes a CPU a quarter of the time, because XLA vectorizes it; on a TPU, it would be its own kernel.
@@ -408,7 +411,7 @@ def _of_parts(function: Callable[..., Array], count: int, is_on_cpu: bool, *arra
     return [function(*parts) for parts in zip(*(jnp.split(x, count, -1) for x in arrays), strict=True)]
 
 
-def rnn_of(
+def run_rnn(
     functions: Sequence[_Function],
     direction: RecurrentNetworkDirection,
     has_sequence: bool,
@@ -475,12 +478,12 @@ def gru(
     network_direction = RecurrentNetworkDirection.of(direction)
     functions = activation_functions(activations, GruDesc.defaults, network_direction)
     arrays = zip(_INPUTS, (input, weight, recurrence, bias, hidden_init, sequence_lengths), strict=True)
-    return gru_of(
+    return run_gru(
         functions, network_direction, has_sequence, precision, linear_before_reset=linear_before_reset, **dict(arrays)
     )
 
 
-def gru_of(
+def run_gru(
     functions: Sequence[_Function],
     direction: RecurrentNetworkDirection,
     has_sequence: bool,
@@ -505,7 +508,7 @@ def gru_of(
             multiply = partial(state_product, precision=weights.precision)
 
             def update_and_reset(state_products: Array) -> list[Array]:
-                return _of_parts(lambda a, b: f(a + b), 2, is_on_cpu, products[..., gates], state_products)
+                return _apply_to_parts(lambda a, b: f(a + b), 2, is_on_cpu, products[..., gates], state_products)
 
             if linear_before_reset:
                 state_products = multiply(hidden, recurrence)
@@ -604,7 +607,7 @@ def lstm(
                 content = g(clip(total[..., 3 * size :]))
                 if peepholes is None:
                     gates = total[..., : count * size]
-                    into, out, *forget = _of_parts(lambda x: f(clip(x)), count, is_on_cpu, gates)
+                    into, out, *forget = _apply_to_parts(lambda x: f(clip(x)), count, is_on_cpu, gates)
                 else:
                     into, forget = gate(0, cell), [] if couple_input_forget else [gate(2, cell)]
             cell = (1 - into if couple_input_forget else forget[0]) * cell + into * content

@@ -26,7 +26,7 @@ from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import Problem, require
-from dmljax.lowerings.numbers.derivatives import with_derivatives
+from dmljax.lowerings.numbers.derivatives import custom_derivatives
 from dmljax.types import FLOAT, UINT32, widened
 
 # ADAM_OPTIMIZER
@@ -93,7 +93,7 @@ def adam_optimizer(
         "gradient": gradient,
     }
     calls.require_same_shape(**floats)
-    arrays = calls.operands(calls.float_array, **floats)
+    arrays = calls.broadcast_operands(calls.float_array, **floats)
     step = calls.number_array("training_step", training_step)
     require("training_step", step.size == 1, "must be a scalar", f"shape {step.shape}")
     dtype = arrays[0].dtype
@@ -108,7 +108,7 @@ def adam_optimizer(
     return AdamOptimizer(*(x.astype(dtype) for x in (x, m, v)))
 
 
-@with_derivatives(
+@custom_derivatives(
     lambda beta, count: -count * lax.pow(beta, count - 1),
     lambda beta, count: -lax.pow(beta, count) * jnp.where(beta > 0, lax.log(beta), 0),
 )
@@ -118,7 +118,7 @@ def _one_minus_power(beta: Array, count: Array) -> Array:
     return jnp.where(exponent < -0.25, 1 - lax.pow(beta, count), -lax.expm1(exponent))
 
 
-@with_derivatives(lambda v: jnp.where(v > 0, 0.5 * lax.rsqrt(v), 0))
+@custom_derivatives(lambda v: jnp.where(v > 0, 0.5 * lax.rsqrt(v), 0))
 def _root(v: Array) -> Array:
     """Computes the square root, with a derivative of 0 at 0: its argument is the square of the gradient's magnitude."""
     return lax.sqrt(v)

@@ -26,7 +26,7 @@ from dmljax import calls, descriptors as dml
 from dmljax.errors import Problem, require
 from dmljax.foundation.checks import require_count
 from dmljax.foundation.dimensions import number
-from dmljax.foundation.sharding import call_partitioned, dimension_axes, shard_along
+from dmljax.foundation.sharding import call_with_auto_axes, dimension_axes, shard_along
 from dmljax.foundation.sizes import argument_name, require_broadcast, require_dimensions, spell_sizes, with_leading_ones
 from dmljax.lowerings.images.local_response import local_response, local_response_gradient
 from dmljax.lowerings.rows.norms import moments, norm
@@ -60,13 +60,13 @@ def _input_and_parameters(
     return x, arrays
 
 
-def _wide(*arrays: Any) -> list[Any]:
+def _widen(*arrays: Any) -> list[Any]:
     """Converts the arrays, some of which may be None, to the type of the computation."""
     return [array if array is None else array.astype(widened(array.dtype)) for array in arrays]
 
 
 def _scale_and_shift(value: Array, scale: Any, bias: Any) -> Array:
-    scale, bias = _wide(scale, bias)
+    scale, bias = _widen(scale, bias)
     value = value if scale is None else value * scale
     return value if bias is None else value + bias
 
@@ -79,7 +79,7 @@ def _broadcasts(*fields: str) -> dml.Rule:
             if getattr(desc, field) is not None:
                 require_broadcast(field, getattr(desc, field).sizes, desc.input.sizes, argument_name("input"))
 
-    return dml.require_sizes_rule(f"{dml.have(fields)} the sizes of InputTensor, or 1 in any dimension.", check)
+    return dml.require_sizes_rule(f"{dml.members_have(fields)} the sizes of InputTensor, or 1 in any dimension.", check)
 
 
 # BATCH_NORMALIZATION
@@ -111,9 +111,9 @@ def batch_normalization(
     [[0.5, 12.5]]
     """
     x, parameters = _input_and_parameters(input, of_channels=True, mean=mean, variance=variance, scale=scale, bias=bias)
-    wide, average, spread, *others = _wide(x, *parameters)
+    wide, average, spread, *others = _widen(x, *parameters)
     normal = (wide - average) * lax.rsqrt(spread + epsilon)
-    return dml.apply_fused(_scale_and_shift(normal, *others).astype(x.dtype), fused_activation)
+    return dml.apply_fused_activation(_scale_and_shift(normal, *others).astype(x.dtype), fused_activation)
 
 
 class BatchNormalizationDesc(dml.Operator, function=batch_normalization):
@@ -213,7 +213,7 @@ def _batch_gradients(
     parameters = {"mean": mean, "variance": variance, "scale": scale}
     calls.require_same_shape(**parameters)
     array, others = _input_and_parameters(input, of_channels=True, input_gradient=input_gradient, **parameters)
-    x, gradient, average, spread, factor = _wide(array, *others)
+    x, gradient, average, spread, factor = _widen(array, *others)
     axes, inverse = _repeated_axes(factor), lax.rsqrt(spread + epsilon)
     normal = (x - average) * inverse
     scale_gradient, bias_gradient = (
@@ -235,8 +235,8 @@ def _repeated_axes(parameter: Array) -> tuple[int, ...]:
     return tuple(axis for axis, size in enumerate(parameter.shape) if size == 1)
 
 
-_OF_INPUT = ("input", "input_gradient", "output_gradient")
-_OF_PARAMETERS = ("mean", "variance", "scale", "output_scale_gradient", "output_bias_gradient")
+_INPUT_FIELDS = ("input", "input_gradient", "output_gradient")
+_PARAMETER_FIELDS = ("mean", "variance", "scale", "output_scale_gradient", "output_bias_gradient")
 
 
 class _BatchGradients(dml.Operator):
@@ -252,9 +252,9 @@ class _BatchGradients(dml.Operator):
     output_bias_gradient: dml.Output
     epsilon: dml.Float
     rules = dml.page_rules(
-        *dml.same_type_and_rank(*_OF_INPUT, *_OF_PARAMETERS),
-        dml.same_sizes(*_OF_INPUT),
-        dml.same_sizes(*_OF_PARAMETERS),
+        *dml.same_type_and_rank(*_INPUT_FIELDS, *_PARAMETER_FIELDS),
+        dml.same_sizes(*_INPUT_FIELDS),
+        dml.same_sizes(*_PARAMETER_FIELDS),
         _broadcasts("mean"),
     )
 
@@ -324,12 +324,12 @@ def batch_normalization_training(
         calls.require_same_shape(input=input, fused_add=fused_add)
     x, parameters = _input_and_parameters(input, of_channels=True, scale=scale, bias=bias, fused_add=fused_add)
     statistics = moments(x, jnp.asarray(epsilon), _repeated_axes(parameters[0]))
-    factor, *summands = _wide(*parameters)
+    factor, *summands = _widen(*parameters)
     value = statistics.centered * statistics.inverse * factor
     for summand in summands:
         value = value if summand is None else value + summand
     return BatchNormalizationTraining(
-        dml.apply_fused(value.astype(x.dtype), fused_activation),
+        dml.apply_fused_activation(value.astype(x.dtype), fused_activation),
         statistics.mean.astype(x.dtype).reshape(shape),
         statistics.variance.astype(x.dtype).reshape(shape),
     )
@@ -511,7 +511,7 @@ def _normalize_mean_variance(
         value = statistics.centered * statistics.inverse
     else:
         value = x.astype(widened(x.dtype))
-    return dml.apply_fused(_scale_and_shift(value, *parameters).astype(x.dtype), fused_activation)
+    return dml.apply_fused_activation(_scale_and_shift(value, *parameters).astype(x.dtype), fused_activation)
 
 
 class _MeanVariance(dml.Operator):
@@ -620,10 +620,10 @@ def local_response_normalization(
     x, numbers, axes = _response_arrays(input, local_size, cross_channel, alpha, beta, bias)
 
     def respond(x: Array, *numbers: Array) -> Array:
-        return local_response(*_wide(x), *numbers, axes=axes, local_size=local_size).astype(x.dtype)
+        return local_response(*_widen(x), *numbers, axes=axes, local_size=local_size).astype(x.dtype)
 
     mesh_axes = dimension_axes(x)
-    return call_partitioned(respond, [(x, mesh_axes), *((value, []) for value in numbers)], mesh_axes)
+    return call_with_auto_axes(respond, [(x, mesh_axes), *((value, []) for value in numbers)], mesh_axes)
 
 
 @calls.operator_function
@@ -660,12 +660,12 @@ def local_response_normalization_grad(
     _, (gradient,) = _input_and_parameters(x, input_gradient=input_gradient)
 
     def pull(gradient: Array, x: Array, *numbers: Array) -> Array:
-        result = local_response_gradient(*_wide(gradient, x), *numbers, axes=axes, local_size=local_size)
+        result = local_response_gradient(*_widen(gradient, x), *numbers, axes=axes, local_size=local_size)
         return result.astype(x.dtype)
 
     mesh_axes = dimension_axes(x)
     operands = [(gradient, mesh_axes), (x, mesh_axes), *((value, []) for value in numbers)]
-    return call_partitioned(pull, operands, mesh_axes)
+    return call_with_auto_axes(pull, operands, mesh_axes)
 
 
 def _response_arrays(
@@ -725,7 +725,7 @@ def lp_normalization(input: ArrayLike, epsilon: calls.FloatNumber = 1e-5, *, axi
     x = calls.float_array("input", input)
     axis = calls.normal_axis(axis, x)
     _require_known_norm(p)
-    (wide,) = _wide(x)
+    (wide,) = _widen(x)
     result: Array = wide / jnp.maximum(norm(wide, (axis,), p), jnp.asarray(epsilon, wide.dtype))
     return result.astype(x.dtype)
 
@@ -741,6 +741,6 @@ class LpNormalizationDesc(dml.Unary, function=lp_normalization):
     support = dml.support(FL_1_0=dml.rows(dml.RANK_4, FLOAT), FL_3_1=dml.rows(dml.RANK_1_TO_8, FLOAT))
     rules = dml.page_rules(
         *dml.Unary.rules,
-        dml.axis_of("input"),
+        dml.axis_within("input"),
         dml.require_rule("P is 1 or 2.", lambda desc: _require_known_norm(desc.p)),
     )

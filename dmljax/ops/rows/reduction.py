@@ -26,10 +26,10 @@ from jax.typing import ArrayLike, DTypeLike
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidType, Problem, require
 from dmljax.foundation.dimensions import is_symbolic, largest_size, number
-from dmljax.foundation.sharding import call_partitioned, dimension_axes
+from dmljax.foundation.sharding import call_with_auto_axes, dimension_axes
 from dmljax.foundation.sizes import Sizes
-from dmljax.lowerings.numbers.conversion import positions_as
-from dmljax.lowerings.numbers.derivatives import with_jvps
+from dmljax.lowerings.numbers.conversion import convert_positions
+from dmljax.lowerings.numbers.derivatives import custom_jvps
 from dmljax.lowerings.rows.along_axes import extreme, extreme_position, positions_along
 from dmljax.lowerings.rows.norms import magnitude, norm
 from dmljax.lowerings.rows.scans import running_product
@@ -112,7 +112,7 @@ def _arg_reduce(
     last = largest_size(count) - 1
     calls.require_holds(dtype, "indices", last)
     position = extreme_position(input, axes, largest=largest, last=direction is AxisDirection.DECREASING)
-    return positions_as(dtype, position)
+    return convert_positions(dtype, position)
 
 
 _REDUCED = dml.page_rules(
@@ -187,7 +187,7 @@ def reduce(
     [[5.0], [0.0]]
     """
     function = ReduceFunction.of(function)
-    to_array = calls.real_array if function in _OF_ORDER else calls.number_array
+    to_array = calls.real_array if function in _WITHOUT_IDENTITY else calls.number_array
     input = to_array("input", input)
     axes = calls.normal_axes(axes, input)
     if function in _ARGUMENTS:
@@ -197,19 +197,19 @@ def reduce(
         )
     if dtype is not None and dtype != input.dtype:
         raise InvalidType(Problem("dtype", f"must be the dtype of input, {input.dtype}", dtype))
-    if function in _OF_FLOATS:
+    if function in _FLOAT_FUNCTIONS:
         calls.float_array("input", input)
     if math.prod(input.shape[axis] for axis in axes) == 0:
-        return _of_nothing(input, axes, function)
+        return _reduce_empty(input, axes, function)
     return _FUNCTIONS[function](input, axes).astype(input.dtype)
 
 
 _ARGUMENTS = (ReduceFunction.ARGMAX, ReduceFunction.ARGMIN)
-_OF_ORDER = (*_ARGUMENTS, ReduceFunction.MAX, ReduceFunction.MIN)
-_OF_FLOATS = (ReduceFunction.AVERAGE, ReduceFunction.L2, ReduceFunction.LOG_SUM, ReduceFunction.LOG_SUM_EXP)
+_WITHOUT_IDENTITY = (*_ARGUMENTS, ReduceFunction.MAX, ReduceFunction.MIN)
+_FLOAT_FUNCTIONS = (ReduceFunction.AVERAGE, ReduceFunction.L2, ReduceFunction.LOG_SUM, ReduceFunction.LOG_SUM_EXP)
 
 
-def _of_nothing(input: Array, axes: tuple[int, ...], function: ReduceFunction) -> Array:
+def _reduce_empty(input: Array, axes: tuple[int, ...], function: ReduceFunction) -> Array:
     """The reduction of no elements, from the formulas for an empty sum or product."""
     values = {
         ReduceFunction.AVERAGE: np.nan,
@@ -217,7 +217,7 @@ def _of_nothing(input: Array, axes: tuple[int, ...], function: ReduceFunction) -
         ReduceFunction.LOG_SUM_EXP: -np.inf,
         ReduceFunction.MULTIPLY: 1,
     }
-    require("input", function not in _OF_ORDER, f"must not be empty along axes {axes}", f"shape {input.shape}")
+    require("input", function not in _WITHOUT_IDENTITY, f"must not be empty along axes {axes}", f"shape {input.shape}")
     return jnp.full_like(input, values.get(function, 0), shape=_reduce_sizes(input.shape, axes))
 
 
@@ -239,7 +239,9 @@ def _product(x: Array, axes: tuple[int, ...]) -> Array:
     names = dimension_axes(wide)
     result_axes = [None if axis in axes else name for axis, name in enumerate(names)]
     # JAX's derivative reshapes, which an explicit mesh refuses.
-    return call_partitioned(partial(jnp.prod, axis=axes, keepdims=True, dtype=wide.dtype), [(wide, names)], result_axes)
+    return call_with_auto_axes(
+        partial(jnp.prod, axis=axes, keepdims=True, dtype=wide.dtype), [(wide, names)], result_axes
+    )
 
 
 def _product_along(x: Array, axis: int) -> Array:
@@ -247,7 +249,7 @@ def _product_along(x: Array, axis: int) -> Array:
         before, after = (running_product(x, axis, reverse=reverse, exclusive=True) for reverse in (False, True))
         return jnp.sum(tangent * before * after, axis=axis, keepdims=True)
 
-    return with_jvps(jvp)(partial(jnp.prod, axis=axis, keepdims=True))(x)
+    return custom_jvps(jvp)(partial(jnp.prod, axis=axis, keepdims=True))(x)
 
 
 def _smallest_or_largest(x: Array, axes: tuple[int, ...], *, largest: bool) -> Array:
@@ -256,7 +258,7 @@ def _smallest_or_largest(x: Array, axes: tuple[int, ...], *, largest: bool) -> A
         return jnp.sum(jnp.where(is_first, tangent, jnp.zeros_like(tangent)), axis=axes, keepdims=True)
 
     value = partial(extreme, axes=axes, largest=largest)
-    return with_jvps(jvp)(value)(x) if x.dtype in FLOATS else value(x)
+    return custom_jvps(jvp)(value)(x) if x.dtype in FLOATS else value(x)
 
 
 _FUNCTIONS: Mapping[ReduceFunction, Callable[[Array, tuple[int, ...]], Array]] = {
@@ -294,10 +296,10 @@ _SUM_SUPPORT = dml.support(
     FL_5_0=dml.rows(dml.RANK_1_TO_8, FLOAT | _WIDE_INTEGERS),
 )
 _SUPPORT = {
-    function: dml.of_tensors(tables, ("input", "output"))
+    function: dml.fill_tables(tables, ("input", "output"))
     for functions, tables in (
         (_ARGUMENTS, _ARGUMENT_SUPPORT),
-        (_OF_FLOATS, dml.FLOAT_SINCE_1_0),
+        (_FLOAT_FUNCTIONS, dml.FLOAT_SINCE_1_0),
         ((ReduceFunction.L1, ReduceFunction.SUM_SQUARE), _NORM_SUPPORT),
         ((ReduceFunction.MAX, ReduceFunction.MIN), _EXTREME_SUPPORT),
         ((ReduceFunction.MULTIPLY, ReduceFunction.SUM), _SUM_SUPPORT),

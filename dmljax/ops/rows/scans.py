@@ -14,7 +14,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.foundation.sharding import call_partitioned, dimension_axes
+from dmljax.foundation.sharding import call_with_auto_axes, dimension_axes
 from dmljax.lowerings.rows.scans import running_product, running_sum
 from dmljax.types import FLOAT, INTEGER_32, INTEGER_64, AxisDirection, AxisDirectionLike, widened
 
@@ -40,7 +40,7 @@ def cumulative_summation(
     ... ).tolist()
     [0, 2, 3, 6]
     """
-    return _along(running_sum, input, axis, AxisDirection.of(axis_direction), has_exclusive_sum)
+    return _scan(running_sum, input, axis, AxisDirection.of(axis_direction), has_exclusive_sum)
 
 
 @calls.operator_function
@@ -61,10 +61,10 @@ def cumulative_product(
     >>> cumulative_product(jnp.array([2.0, 3.0, 0.0, 5.0]), axis=0).tolist()
     [2.0, 6.0, 0.0, 0.0]
     """
-    return _along(running_product, input, axis, AxisDirection.of(axis_direction), has_exclusive_product)
+    return _scan(running_product, input, axis, AxisDirection.of(axis_direction), has_exclusive_product)
 
 
-def _along(
+def _scan(
     running: Callable[..., Array], input: ArrayLike, axis: int, direction: AxisDirection, is_exclusive: bool
 ) -> Array:
     input = calls.number_array("input", input)
@@ -73,7 +73,7 @@ def _along(
     tally = partial(running, axis=axis, reverse=reverse, exclusive=is_exclusive)
     wide = widened(input.dtype)
     mesh_axes = dimension_axes(input)
-    return call_partitioned(lambda x: tally(x.astype(wide)).astype(x.dtype), [(input, mesh_axes)], mesh_axes)
+    return call_with_auto_axes(lambda x: tally(x.astype(wide)).astype(x.dtype), [(input, mesh_axes)], mesh_axes)
 
 
 class _Cumulative(dml.Unary):
@@ -81,7 +81,7 @@ class _Cumulative(dml.Unary):
 
     axis: dml.Uint
     axis_direction: dml.Enumerator[AxisDirection]
-    rules = dml.page_rules(*dml.Unary.rules, dml.axis_of("input"))
+    rules = dml.page_rules(*dml.Unary.rules, dml.axis_within("input"))
 
 
 _TYPES = FLOAT | INTEGER_32

@@ -21,11 +21,11 @@ from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.foundation.checks import INT_MAX, integer_in
 from dmljax.foundation.dimensions import is_symbolic, largest_size, replace_at
-from dmljax.foundation.sharding import call_partitioned, dimension_axes
+from dmljax.foundation.sharding import call_with_auto_axes, dimension_axes
 from dmljax.foundation.sizes import Sizes, argument_name
 from dmljax.lowerings.copies import copy_exactly
-from dmljax.lowerings.numbers.conversion import positions_as
-from dmljax.lowerings.numbers.derivatives import with_jvps
+from dmljax.lowerings.numbers.conversion import convert_positions
+from dmljax.lowerings.numbers.derivatives import custom_jvps
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.rows.selection import largest_positions
 from dmljax.types import FLOAT, FLOATS, INTEGER_64, UINT32, UINT32_OR_64, UP_TO_32_BIT, AxisDirection, AxisDirectionLike
@@ -124,7 +124,7 @@ def _top_k(input: ArrayLike, axis: int, k: int, direction: AxisDirection, dtype:
         row = jnp.moveaxis(input, axis, -1).astype(np.uint8 if input.dtype == np.bool_ else input.dtype)
         reverse = _reverse if direction is AxisDirection.INCREASING else lambda row: row
         values, positions = lax.top_k(reverse(row), k)
-        indices = jnp.moveaxis(positions_as(dtype, positions), -1, axis)
+        indices = jnp.moveaxis(convert_positions(dtype, positions), -1, axis)
         return jnp.moveaxis(reverse(values), -1, axis).astype(input.dtype), indices
 
     def select(input: Array) -> tuple[Array, Array]:
@@ -134,7 +134,7 @@ def _top_k(input: ArrayLike, axis: int, k: int, direction: AxisDirection, dtype:
 
     mesh_axes = dimension_axes(input)
     result_axes = replace_at(mesh_axes, axis, None)
-    return TopK(*call_partitioned(select, [(input, mesh_axes)], result_axes, result_axes))
+    return TopK(*call_with_auto_axes(select, [(input, mesh_axes)], result_axes, result_axes))
 
 
 def _reverse(x: Array) -> Array:
@@ -142,7 +142,7 @@ def _reverse(x: Array) -> Array:
     return _negate(x) if x.dtype in FLOATS else ~x
 
 
-@with_jvps(lambda tangent, x: -tangent)
+@custom_jvps(lambda tangent, x: -tangent)
 def _negate(x: Array) -> Array:
     """`-x`, and NaN with a sign: `lax.top_k` puts it below all numbers, but a GPU drops the sign of `-x`."""
     negative = lax.bitcast_convert_type(jnp.full_like(x, -1, dtype=np.dtype(f"int{8 * x.dtype.itemsize}")), x.dtype)
@@ -160,7 +160,7 @@ class _Selection(dml.Operator, infer=_top_k_sizes):
     rules = dml.page_rules(
         dml.same_rank("input", "output_value", "output_index"),
         dml.same_type("input", "output_value"),
-        dml.axis_of("input"),
+        dml.axis_within("input"),
         *dml.infer_rules(
             "K is at least 1, and at most the size of InputTensor along Axis.",
             "OutputValueTensor and OutputIndexTensor have the sizes of InputTensor, but K along Axis.",

@@ -61,7 +61,7 @@ def activation_softmax(input: ArrayLike) -> Array:
     >>> activation_softmax(jnp.array([[1000.0, 1000.0], [-jnp.inf, 3e38]])).tolist()
     [[0.5, 0.5], [0.0, 1.0]]
     """
-    return calls.of_floats(partial(_along, jax.nn.softmax, (-1,)), input=input)
+    return calls.apply_to_floats(partial(_apply_along, jax.nn.softmax, (-1,)), input=input)
 
 
 class ActivationSoftmaxDesc(dml.Activation, function=activation_softmax):
@@ -79,7 +79,7 @@ def activation_softmax1(input: ArrayLike, *, axes: calls.Axes | None = -1) -> Ar
     >>> activation_softmax1(jnp.array([[0.0, 0.0], [0.0, 0.0]]), axes=(0, 1)).tolist()
     [[0.25, 0.25], [0.25, 0.25]]
     """
-    return calls.of_floats(partial(_along, jax.nn.softmax, axes), input=input)
+    return calls.apply_to_floats(partial(_apply_along, jax.nn.softmax, axes), input=input)
 
 
 class ActivationSoftmax1Desc(dml.Activation, function=activation_softmax1):
@@ -101,7 +101,7 @@ def activation_log_softmax(input: ArrayLike) -> Array:
     >>> activation_log_softmax(jnp.array([[1000.0, 0.0], [-jnp.inf, 3e38]])).tolist()
     [[0.0, -1000.0], [-inf, 0.0]]
     """
-    return calls.of_floats(partial(_along, jax.nn.log_softmax, (-1,)), input=input)
+    return calls.apply_to_floats(partial(_apply_along, jax.nn.log_softmax, (-1,)), input=input)
 
 
 class ActivationLogSoftmaxDesc(RowActivation, function=activation_log_softmax):
@@ -117,14 +117,14 @@ def activation_log_softmax1(input: ArrayLike, *, axes: calls.Axes | None = -1) -
     >>> activation_log_softmax1(jnp.array([[1000.0], [0.0]]), axes=0).tolist()
     [[0.0], [-1000.0]]
     """
-    return calls.of_floats(partial(_along, jax.nn.log_softmax, axes), input=input)
+    return calls.apply_to_floats(partial(_apply_along, jax.nn.log_softmax, axes), input=input)
 
 
 class ActivationLogSoftmax1Desc(AxesActivation, function=activation_log_softmax1):
     pass
 
 
-def _along(function: Callable[..., Array], axes: calls.Axes | None, input: Array) -> Array:
+def _apply_along(function: Callable[..., Array], axes: calls.Axes | None, input: Array) -> Array:
     """Applies JAX's `function` along `axes`: XLA recognizes it, and compiles it to one kernel on a GPU."""
     return function(input, calls.normal_axes(axes, input))
 

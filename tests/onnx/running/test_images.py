@@ -207,9 +207,9 @@ def test_one_function_has_a_program_for_networks_and_one_for_layers(network: Any
 
     nowhere = {"cpu": 0, "cuda": 0, "tpu": 0}
     assert transposes(pooled, pictures) == nowhere
-    with channels.network_of(2):
+    with channels.network_layout(2):
         assert transposes(pooled, pictures) == nowhere | {"cpu": 2}
-    with channels.network_of(1):
+    with channels.network_layout(1):
         assert transposes(pooled, pictures) == nowhere
     assert transposes(pooled, pictures) == nowhere
 

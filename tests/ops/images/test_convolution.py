@@ -30,7 +30,7 @@ from hypothesis import given, settings, strategies as st
 import dmljax
 from dmljax import directml
 from dmljax.directml import ConvolutionDirection, ConvolutionMode
-from dmljax.lowerings.images.channels import network_of
+from dmljax.lowerings.images.channels import network_layout
 
 BACKWARD, FLIPPED = ConvolutionDirection.BACKWARD, ConvolutionMode.CONVOLUTION
 RNG = np.random.default_rng(3)
@@ -180,7 +180,7 @@ def test_small_convolutions_and_their_derivatives_equal_sums_in_loops(seed: int)
 @FULL
 @pytest.mark.parametrize("seed", range(200, 260))
 def test_networks_of_small_convolutions_equal_sums_in_loops(seed: int) -> None:
-    with network_of(2):
+    with network_layout(2):
         check_derivatives(*small_convolution(np.random.default_rng(seed)))
 
 
@@ -192,7 +192,7 @@ def test_networks_of_small_convolutions_equal_sums_in_loops(seed: int) -> None:
 )
 @pytest.mark.gate(but=1)
 def test_networks_compute_with_channels_last(name: str) -> None:
-    with network_of(2):
+    with network_layout(2):
         check_derivatives(*EVERY[name])
 
 

@@ -35,7 +35,7 @@ from jax.test_util import check_grads
 import dmljax
 from dmljax import directml
 from dmljax.directml import InvalidDesc
-from dmljax.lowerings.images.channels import network_of
+from dmljax.lowerings.images.channels import network_layout
 
 NAN, INF = np.nan, np.inf
 RNG = np.random.default_rng(0)
@@ -68,7 +68,7 @@ def check(image: Any, windows: dict[str, Any]) -> None:
 
     @jax.jit
     def pool(image: Any, gradient: Any) -> Any:
-        with network_of(2):
+        with network_layout(2):
             in_network = layers(image)
         others = dmljax.max_pooling2(image, **windows), dmljax.max_pooling_grad(image, gradient, **windows)
         return layers(image), in_network, *others
@@ -119,7 +119,7 @@ def test_max_pooling_keeps_every_bit_and_never_selects_padding(dtype: Any, call:
         assert_same_bits(values, expected)
         assert_same_bits(indices, places.astype(np.int32))
         for layers in (1, 2):  # channels are last in a network
-            with network_of(layers):
+            with network_layout(layers):
                 assert_same_bits(call(dmljax.max_pooling2, image, has_indices=False, **WINDOWS).values, expected)
 
 
@@ -214,7 +214,7 @@ def test_the_gradient_of_max_pooling_is_max_pooling_grad(dtype: Any, dilation: i
         of_layers = []
         for has_indices, layers in ((True, 1), (False, 1), (False, 2)):
             values = lambda x: dmljax.max_pooling2(x, has_indices=has_indices, **windows).values  # noqa: B023, E731
-            with network_of(layers):
+            with network_layout(layers):
                 of_layers.append((jax.vjp(values, image)[1](gradient)[0], jax.jvp(values, (image,), (tangent,))[1]))
         return actual, of_layers, pull(actual)
 

@@ -36,7 +36,7 @@ from dmljax.calls.decorator import record_calls
 from dmljax.directml import AxisDirection, InterpolationMode, InvalidDesc, Size2D
 from dmljax.graphs.to_graph.converter import Converter
 from dmljax.lowerings.images import resampling as lowerings
-from dmljax.lowerings.images.channels import network_of
+from dmljax.lowerings.images.channels import network_layout
 from dmljax.lowerings.images.resampling import linear_taps, locate, positions, simplest_fraction, wide_taps
 
 NEAREST_NEIGHBOR, LINEAR = InterpolationMode
@@ -427,7 +427,7 @@ def test_networks_resample_with_channels_last(mode: InterpolationMode, sizes: tu
         return y, *pull(jnp.ones_like(y))
 
     expected = jax.jit(both)(x)
-    with network_of(2):
+    with network_layout(2):
         actual = jax.jit(both)(x)
         count = transposes(resampled, x)
     assert (count["cpu"], count["cuda"]) == (2, 0)

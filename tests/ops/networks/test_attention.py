@@ -299,7 +299,7 @@ def test_a_tpu_writes_one_key_of_each_sequence_as_others_do(places: list[int], m
     for row, place in enumerate(places):
         if 0 <= place < 4:
             expected[row, :, place] = new[row, :, 0]
-    writes = caches._one_by_one, caches._at_once
+    writes = caches._write_by_slices, caches._write_by_scatter
     for write in writes:
         assert_same_bits(jax.jit(write)(buffer, new, where), expected)
     directions = normal(*buffer.shape), normal(*new.shape)

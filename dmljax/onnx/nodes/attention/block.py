@@ -3,16 +3,16 @@
 import jax.numpy as jnp
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported
-from dmljax.onnx.handlers.registry import contributed
+from dmljax.onnx.handlers.registry import handles_contrib
 from dmljax.onnx.handlers.signatures import Heads, Matrix, Vector
 from dmljax.onnx.nodes.attention.grouped import (
     Angles,
     Chunk,
-    NearScores,
     Norms,
     Projections,
     Rotary,
     SharedHeads,
+    WindowScores,
     attend_in_caches,
 )
 from dmljax.onnx.nodes.attention.multi_head import require_absent, window
@@ -30,7 +30,7 @@ def _block_mask(starts: Array, columns: Array) -> Array:
     return mask.at[jnp.arange(layouts, dtype=jnp.int32)[:, None], rows, columns].set(True, mode="drop")
 
 
-@contributed("SparseAttention")
+@handles_contrib("SparseAttention")
 def _sparse_attention(
     rows: Projections,
     past_key: Heads,
@@ -72,7 +72,7 @@ def _slots(table: Array, sequences: Array, places: Array, size: int) -> Array:
     return jnp.where((blocks < 0) | (places >= size * table.shape[1]), -1, blocks * size + places % size)
 
 
-@contributed("PagedAttention")
+@handles_contrib("PagedAttention")
 def _paged_attention(
     query: Matrix,
     key: Matrix | None,
@@ -100,7 +100,7 @@ def _paged_attention(
     qk_norm_epsilon: float = 1e-6,
     rotary: Rotary,
     rotary_offset: int = 0,
-    scores: NearScores,
+    scores: WindowScores,
     v_cache_dtype: str = "",
     v_head_size: int = 0,
     v_quant_type: str = "NONE",

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax.numpy as jnp
 
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.handlers.registry import one_of
+from dmljax.onnx.handlers.registry import look_up
 from dmljax.onnx.handlers.signatures import Attributes, Heads
 from dmljax.onnx.values.types import Array, DType
 
@@ -80,7 +80,7 @@ class CacheAttributes(Attributes):
         return [self._format(*entry, *rest) for entry, *rest in zip(kinds.items(), scales, caches, strict=True)]
 
     def _format(self, name: str, quant_type: str, scale: Array | None, cache: Array | None) -> CacheFormat:
-        if not one_of(name, quant_type, {"NONE": False, "PER_TENSOR": True, "PER_CHANNEL": True}):
+        if not look_up(name, quant_type, {"NONE": False, "PER_TENSOR": True, "PER_CHANNEL": True}):
             return CacheFormat()
         bits = self.kv_cache_bit_width
         if scale is None or cache is None:

@@ -12,18 +12,18 @@ import jax.numpy as jnp
 
 import dmljax
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.handlers.registry import NodeCall, contributed
+from dmljax.onnx.handlers.registry import NodeCall, handles_contrib
 from dmljax.onnx.handlers.signatures import Attributes, Heads, Matrix, Rows, Vector, WantedNumber
 from dmljax.onnx.nodes.attention.caches import CacheAttributes, Caches, CacheScales
 from dmljax.onnx.nodes.attention.multi_head import (
     attend,
     attend_by_scores,
-    in_heads,
-    in_rows,
+    merge_heads,
     positions_of,
     require_absent,
     rotate,
     rows_at,
+    split_heads,
     window,
 )
 from dmljax.onnx.nodes.numbers.normalization import rms_normalization
@@ -58,7 +58,11 @@ class SharedHeads(Attributes):
             size = query.shape[-1] // (self.num_heads + 2 * self.kv_num_heads)
             bounds = [self.num_heads * size, (self.num_heads + self.kv_num_heads) * size]
             query, key, value = jnp.split(query, bounds, axis=-1)
-        return in_heads(query, self.num_heads), in_heads(key, self.kv_num_heads), in_heads(value, self.kv_num_heads)
+        return (
+            split_heads(query, self.num_heads),
+            split_heads(key, self.kv_num_heads),
+            split_heads(value, self.kv_num_heads),
+        )
 
 
 class Norms(NamedTuple):
@@ -134,7 +138,7 @@ class Chunk(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NearScores(Attributes):
+class WindowScores(Attributes):
     """The attributes of scores, which a window may limit to the keys before each query."""
 
     local_window_size: int = -1  # includes the query's own key
@@ -168,9 +172,9 @@ def attend_in_caches(
     scale: float | None,
 ) -> Sequence[Array]:
     """Computes causal attention after writing new keys and values behind `counts` past ones; returns the caches too."""
-    keys, values = map(in_rows, news)
+    keys, values = map(merge_heads, news)
     results: Any = dmljax.multihead_attention1(
-        in_rows(query),
+        merge_heads(query),
         keys,
         values,
         mask=visible,
@@ -189,7 +193,7 @@ def attend_in_caches(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _GroupScores(NearScores):
+class _GroupScores(WindowScores):
     causal: int = 1
     smooth_softmax: int = -1
 
@@ -216,7 +220,7 @@ class _GroupedAttention(NamedTuple):
     scores: _GroupScores
     sink: Array | None
 
-    def in_room(self, room: int, bias: Array | None) -> Sequence[Array]:
+    def attend_in_buffer(self, room: int, bias: Array | None) -> Sequence[Array]:
         """Computes attention to caches with room for the new tokens, and returns the caches too."""
         query, news, pasts, chunk, scores, sink = self
         positions, visible = chunk.positions[:, None, :, None], None
@@ -233,7 +237,7 @@ class _GroupedAttention(NamedTuple):
             output = scores.attend(query, keys, values, is_there if visible is None else visible & is_there, bias, sink)
         return output, *presents
 
-    def in_window(self) -> Sequence[Array]:
+    def attend_in_window(self) -> Sequence[Array]:
         """Computes attention to caches of the latest keys and to new ones, and returns the caches of the latest too."""
         capacity, width = self.pasts[0].shape[2], self.scores.local_window_size
         if width < 1:
@@ -265,7 +269,7 @@ def _sliding_window(chunk: Chunk, capacity: int, width: int) -> tuple[Array, Arr
     return (places <= queries) & (places > queries - width), jnp.clip(kept, 0, places.shape[-1] - 1)
 
 
-@contributed("GroupQueryAttention")
+@handles_contrib("GroupQueryAttention")
 def _group_query_attention(
     rows: Projections,
     past: Caches,
@@ -304,7 +308,7 @@ def _group_query_attention(
     attention = _GroupedAttention(query, news, pasts, chunk, scores, sink)
     if sliding_window_cache and 0 < capacity < most and past.values is not None:
         require_absent(attention_bias=more.bias)
-        output, *presents = attention.in_window()
+        output, *presents = attention.attend_in_window()
     else:
-        output, *presents = attention.in_room(most if past.keys is None else max(capacity, most), more.bias)
+        output, *presents = attention.attend_in_buffer(most if past.keys is None else max(capacity, most), more.bias)
     return output, *(form.quantize(x) for form, x in zip(formats, presents, strict=True))

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported
-from dmljax.onnx.handlers.registry import NodeCall, contributed, handles, one_of
+from dmljax.onnx.handlers.registry import NodeCall, handles, handles_contrib, look_up
 from dmljax.onnx.handlers.signatures import Attributes, Matrix, Rows, Vector, Vectors
 from dmljax.onnx.values.types import Array, Results
 from dmljax.types import widened
@@ -134,7 +134,7 @@ def _tokens_by_rule(
 ) -> _Tokens:
     """Makes tokens from queries, keys and values, with the decay and rate that the rule has, in at least float32."""
     query, key, value = parts
-    has_decay, is_delta = one_of("update_rule", rule, _RULES)
+    has_decay, is_delta = look_up("update_rule", rule, _RULES)
     for name, part, is_needed in (("decay", decay, has_decay), ("beta", rate, is_delta)):
         if is_needed and part is None:
             raise InvalidDesc(Problem(name, f"must be given for update_rule {rule}", "none"))
@@ -160,7 +160,7 @@ def _require_window(count: int) -> None:
 
 
 @handles("LinearAttention", since=27)
-@contributed("LinearAttention")
+@handles_contrib("LinearAttention")
 def _linear_attention(
     query: Rows,
     key: Rows,
@@ -216,7 +216,7 @@ class _Gates(Attributes):
 
     def decay(self, raw: Array, logarithms: Array | None, bias: Array | None) -> Array:
         """Computes the logarithms of the decays."""
-        activation = one_of("gate_activation", self.gate_activation, _GATES)
+        activation = look_up("gate_activation", self.gate_activation, _GATES)
         if activation == "none":
             return raw
         if logarithms is None or bias is None:
@@ -229,14 +229,14 @@ class _Gates(Attributes):
         return self.gate_lower_bound * jax.nn.sigmoid(powers * total)
 
     def rate(self, raw: Array) -> Array:
-        is_raw = one_of("beta_activation", self.beta_activation, {"none": False, "sigmoid": True})
+        is_raw = look_up("beta_activation", self.beta_activation, {"none": False, "sigmoid": True})
         return jax.nn.sigmoid(raw) if is_raw else raw
 
 
 _GATES = {"none": "none", "softplus": "softplus", "qwen": "softplus", "sigmoid": "sigmoid", "kda": "sigmoid"}
 
 
-@contributed("LinearAttentionGate")
+@handles_contrib("LinearAttentionGate")
 def _gates(a: Rows, bias: Vector, scale: Vector, b: Rows | None = None, *, call: NodeCall) -> Results:
     if b is None and call.wants(1):
         raise InvalidDesc(Problem("b", "must be given for the output beta", "none"))
@@ -245,12 +245,12 @@ def _gates(a: Rows, bias: Vector, scale: Vector, b: Rows | None = None, *, call:
     return decay.astype(a.dtype), rate
 
 
-@contributed("GatedRMSNorm")
+@handles_contrib("GatedRMSNorm")
 def _gated_norm(x: Vectors, scale: Vector, gate: Vectors, *, activation: str = "silu", epsilon: float = 1e-5) -> Array:
     width = scale.shape[0]
     if x.shape[-1] % width:
         raise InvalidDesc(Problem("X", f"must have a last dimension that {width} divides, the size of scale", x.shape))
-    gating = one_of("activation", activation, {**_ACTIVATIONS, "sigmoid": jax.nn.sigmoid})
+    gating = look_up("activation", activation, {**_ACTIVATIONS, "sigmoid": jax.nn.sigmoid})
     parts = x.reshape(*x.shape[:-1], -1, width).astype(widened(x.dtype))
     means = jnp.mean(jnp.square(parts), -1, keepdims=True)
     scale = scale.astype(parts.dtype).reshape(*[1] * (parts.ndim - 1), -1)
@@ -259,7 +259,7 @@ def _gated_norm(x: Vectors, scale: Vector, gate: Vectors, *, activation: str = "
     return gated.astype(x.dtype)
 
 
-@contributed("GatedAdd")
+@handles_contrib("GatedAdd")
 def _gated_sum(x: Vectors, y: Vectors, gate: Vectors, gate_weight: Matrix | None = None) -> Array:
     if gate_weight is not None:
         gate = jnp.einsum("...k,kn->...n", gate, gate_weight, preferred_element_type=widened(gate.dtype))
@@ -284,7 +284,7 @@ def _require_dilation(dilation: int) -> None:
 
 
 @handles("CausalConvWithState")
-@contributed("CausalConvWithState")
+@handles_contrib("CausalConvWithState")
 def _causal_convolution(
     x: Vectors,
     filter: Vectors,
@@ -328,7 +328,7 @@ def _causal_convolution(
 
 def _finish(total: Array, bias: Array | None, activation: str, x: Array) -> Array:
     total = total if bias is None else total + bias.astype(total.dtype)
-    output: Array = one_of("activation", activation, _ACTIVATIONS)(total)
+    output: Array = look_up("activation", activation, _ACTIVATIONS)(total)
     return output.astype(x.dtype)
 
 
@@ -349,7 +349,7 @@ def _packing(ends: Array, total: int) -> _Packing:
     return _Packing(begins, ends[1:] - begins, owners, token - begins[owners])
 
 
-@contributed("VarlenCausalConvWithState")
+@handles_contrib("VarlenCausalConvWithState")
 def _packed_causal_convolution(
     x: Matrix,
     filter: Rows,
@@ -393,7 +393,7 @@ def _packed_causal_convolution(
     return output, state, jnp.where(is_kept[..., None], news, jnp.zeros((), x.dtype))
 
 
-@contributed("GatedDeltaNet")
+@handles_contrib("GatedDeltaNet")
 def _gated_delta_network(
     query: Vectors,
     key: Vectors | None = None,

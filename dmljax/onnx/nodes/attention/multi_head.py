@@ -16,7 +16,7 @@ import dmljax
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.onnx.graph.graph import OnnxGraph
 from dmljax.onnx.graph.reader import dtype_of
-from dmljax.onnx.handlers.registry import NodeCall, contributed, handles, one_of
+from dmljax.onnx.handlers.registry import NodeCall, handles, handles_contrib, look_up
 from dmljax.onnx.handlers.signatures import (
     Attributes,
     Heads,
@@ -37,14 +37,14 @@ _Mask = TypeVar("_Mask", Array, Array | None)
 # Heads have shape (batch, heads, positions, size), and rows have shape (batch, positions, heads * size).
 
 
-def in_heads(x: Array, count: int) -> Array:
+def split_heads(x: Array, count: int) -> Array:
     """Splits rows into heads."""
     if count < 1 or x.shape[2] % count:
         raise InvalidDesc(Problem("num_heads", f"must divide the last dimension of {x.shape}", count))
     return x.reshape(*x.shape[:2], count, x.shape[2] // count).swapaxes(1, 2)
 
 
-def in_rows(x: Array) -> Array:
+def merge_heads(x: Array) -> Array:
     """Concatenates the heads of each position into a row."""
     return x.swapaxes(1, 2).reshape(x.shape[0], x.shape[2], x.shape[1] * x.shape[3])
 
@@ -54,7 +54,7 @@ def append_to_past(past: Array | None, new: Array) -> Array:
     return new if past is None else jnp.concatenate([past.astype(new.dtype), new], axis=2)
 
 
-def _of_scores(x: _Mask) -> _Mask:
+def _reshape_to_scores(x: _Mask) -> _Mask:
     """Reshapes a mask or a bias to the dimensions of the scores: batch, heads, queries and keys."""
     return x if x is None else x.reshape((1,) * (4 - x.ndim) + x.shape)
 
@@ -75,7 +75,7 @@ def attend(
     hidden: float = -math.inf,
 ) -> Array:
     """Computes attention, in rows; `hidden` is added to the scores of masked keys."""
-    visible, bias, any_visible = _of_scores(visible), _of_scores(bias), None
+    visible, bias, any_visible = _reshape_to_scores(visible), _reshape_to_scores(bias), None
     if math.isinf(hidden) and not (visible is None and bias is None):
         # Unmask fully masked queries and zero their results, so that derivatives are not NaN either.
         is_open = True if bias is None else bias > -jnp.inf
@@ -83,7 +83,7 @@ def attend(
         visible = None if visible is None else visible | ~any_visible
         bias = None if bias is None else jnp.where(any_visible, bias, jnp.zeros((), bias.dtype))
     output: Array = dmljax.multihead_attention1(
-        in_rows(query),
+        merge_heads(query),
         mask=visible,
         relative_position_bias=bias,
         past_key=keys,
@@ -95,11 +95,11 @@ def attend(
     )
     if any_visible is None:
         return output
-    parts = in_heads(output, query.shape[1])
-    return in_rows(jnp.where(any_visible, parts, jnp.zeros((), parts.dtype)))
+    parts = split_heads(output, query.shape[1])
+    return merge_heads(jnp.where(any_visible, parts, jnp.zeros((), parts.dtype)))
 
 
-def _sharing(name: str, x: Array, heads: int) -> int:
+def _group_size(name: str, x: Array, heads: int) -> int:
     """Counts the query heads that share a head of the keys or values."""
     if isinstance(x.shape[1], int) and (x.shape[1] == 0 or heads % x.shape[1]):
         raise InvalidDesc(Problem(name, f"must have a number of heads that divides {heads}", x.shape))
@@ -109,16 +109,16 @@ def _sharing(name: str, x: Array, heads: int) -> int:
 def _products(query: Array, keys: Array, scale: float | None) -> Array:
     """The products of queries with the keys that their group of heads shares, in at least float32."""
     batch, heads, queries, size = query.shape
-    groups = query.reshape(batch, keys.shape[1], _sharing("K", keys, heads), queries, size)
+    groups = query.reshape(batch, keys.shape[1], _group_size("K", keys, heads), queries, size)
     products = jnp.einsum("bhgqd,bhkd->bhgqk", groups, keys, preferred_element_type=widened(query.dtype))
     products = products.reshape(batch, heads, queries, keys.shape[2])
     return products * (1 / math.sqrt(size) if scale is None else scale)
 
 
-def _means(weights: Array, values: Array) -> Array:
+def _weight_values(weights: Array, values: Array) -> Array:
     """The weighted means of the values, in heads."""
     batch, heads, queries, total = weights.shape
-    groups = weights.reshape(batch, values.shape[1], _sharing("V", values, heads), queries, total)
+    groups = weights.reshape(batch, values.shape[1], _group_size("V", values, heads), queries, total)
     means = jnp.einsum("bhgqk,bhkd->bhgqd", groups, values.astype(weights.dtype))
     return means.reshape(batch, heads, queries, values.shape[3]).astype(values.dtype)
 
@@ -139,7 +139,7 @@ def attend_by_scores(
     A `sink` per head takes a share of the weights and contributes no value.
     """
     dtype, wide = query.dtype, widened(query.dtype)
-    visible, bias = _of_scores(visible), _of_scores(bias)
+    visible, bias = _reshape_to_scores(visible), _reshape_to_scores(bias)
     products = _products(query, keys, scale)
     bounded = softcap * jnp.tanh(products / softcap) if softcap else products
     masked = bounded if bias is None else bounded + bias.astype(wide)
@@ -154,7 +154,7 @@ def attend_by_scores(
     total = jnp.sum(powers, axis=-1, keepdims=True)
     total = total if sink is None else total + jnp.exp(sink - largest)
     weights = powers / jnp.where(total == 0, 1, total)
-    output = in_rows(_means(weights, values))
+    output = merge_heads(_weight_values(weights, values))
     return output, [stage.astype(dtype) for stage in (products, bounded, masked, weights)]
 
 
@@ -203,7 +203,7 @@ def _attention(
     is_in_heads = query.ndim == 4
     counts = (q_num_heads, kv_num_heads, kv_num_heads)
     query, key, value = (
-        x if x.ndim == 4 else in_heads(x, count) for x, count in zip((query, key, value), counts, strict=True)
+        x if x.ndim == 4 else split_heads(x, count) for x, count in zip((query, key, value), counts, strict=True)
     )
     keys, values = append_to_past(past_key, key), append_to_past(past_value, value)
     queries, total = query.shape[2], keys.shape[2]
@@ -221,16 +221,16 @@ def _attention(
     if mask is not None:
         mask = _fill_mask(mask, total)
         if mask.dtype == bool:
-            visible = mask if visible is None else visible & _of_scores(mask)
+            visible = mask if visible is None else visible & _reshape_to_scores(mask)
         else:
             bias = mask.astype(query.dtype)
     scores = None
     if softcap or call.wants(3):
         output, stages = attend_by_scores(query, keys, values, visible, bias, scale=scale, softcap=softcap)
-        scores = one_of("qk_matmul_output_mode", str(qk_matmul_output_mode), dict(zip("0123", stages, strict=True)))
+        scores = look_up("qk_matmul_output_mode", str(qk_matmul_output_mode), dict(zip("0123", stages, strict=True)))
     else:
         output = attend(query, keys, values, visible, bias, scale=scale)
-    return in_heads(output, query.shape[1]) if is_in_heads else output, keys, values, scores
+    return split_heads(output, query.shape[1]) if is_in_heads else output, keys, values, scores
 
 
 @handles("FlexAttention", domain="ai.onnx.preview")
@@ -248,7 +248,7 @@ def _flexible_attention(
     wide = promote(dtype_of(softmax_precision), widened(query.dtype))
     scores = _products(query.astype(wide), key.astype(wide), scale)
     weights = dmljax.activation_softmax1(_apply_subgraph(scores, score_mod, call), axes=-1)
-    return _means(_apply_subgraph(weights, prob_mod, call), value)
+    return _weight_values(_apply_subgraph(weights, prob_mod, call), value)
 
 
 def _apply_subgraph(x: Array, by: OnnxGraph | None, call: NodeCall) -> Array:
@@ -311,7 +311,7 @@ def _rotate_heads(x: Array, cosines: Array, sines: Array, num_heads: int, *, is_
     """Rotates heads, or rows of `num_heads` heads."""
     if x.ndim == 4:
         return rotate(x, cosines, sines, is_interleaved=is_interleaved)
-    return in_rows(rotate(in_heads(x, num_heads), cosines, sines, is_interleaved=is_interleaved))
+    return merge_heads(rotate(split_heads(x, num_heads), cosines, sines, is_interleaved=is_interleaved))
 
 
 # ONNX Runtime's own attentions
@@ -357,7 +357,7 @@ def _attend_with_mask(
         return attend(query, keys, values, visible, bias, scale=scale, hidden=hidden)
     if visible is not None:
         added = jnp.where(visible, 0.0, hidden).astype(query.dtype)
-        bias = added if bias is None else _of_scores(bias) + added
+        bias = added if bias is None else _reshape_to_scores(bias) + added
     positions = total - queries + jnp.arange(queries, dtype=jnp.int32)[None, None, :, None]
     return attend(query, keys, values, window(positions, total, is_causal=True), bias, scale=scale)
 
@@ -383,7 +383,7 @@ def _self_attention(
     Where positions rotate queries and keys, they rotate the first `turned` elements, by default all.
     """
     require_absent(past_present_share_buffer=scores.past_present_share_buffer)
-    query, key, value = (in_heads(x, scores.num_heads) for x in split_features(projected, sizes))
+    query, key, value = (split_heads(x, scores.num_heads) for x in split_features(projected, sizes))
     if scores.do_rotary:
         angles = _angles(turned or query.shape[3], 0 if past is None else past.shape[3], query.shape[2])
         query, key = (rotate(x, *angles, is_interleaved=False) for x in (query, key))
@@ -400,7 +400,7 @@ def split_features(projected: Array, sizes: Sequence[int]) -> list[Array]:
     return jnp.split(projected, np.cumsum(sizes)[:-1].tolist(), axis=-1)
 
 
-@contributed("Attention")
+@handles_contrib("Attention")
 def _projected_attention(
     x: Rows,
     weight: Matrix,
@@ -418,7 +418,7 @@ def _projected_attention(
     return _self_attention(projected, mask, past, attention_bias, scores, qkv_hidden_sizes, rotary_embedding_dim)
 
 
-@contributed("QAttention")
+@handles_contrib("QAttention")
 def _quantized_attention(
     x: Rows,
     weight: Matrix,
@@ -438,7 +438,7 @@ def _quantized_attention(
     return _self_attention(projected, mask, past, None, scores)
 
 
-@contributed("MultiHeadAttention")
+@handles_contrib("MultiHeadAttention")
 def _multihead_attention(
     query: Stacked,
     key: Stacked | None = None,
@@ -461,11 +461,11 @@ def _multihead_attention(
     if query.ndim == 5:  # queries, keys and values packed in each head
         parts = [query[:, :, :, i].swapaxes(1, 2) for i in range(3)]
     elif key is not None and key.ndim == 5:
-        parts = [in_heads(query, num_heads), *(key[:, :, :, i].swapaxes(1, 2) for i in range(2))]
+        parts = [split_heads(query, num_heads), *(key[:, :, :, i].swapaxes(1, 2) for i in range(2))]
     elif key is None or value is None:
         raise InvalidDesc(Problem((), "needs keys and values, unless they are packed with the queries", query.shape))
     else:
-        parts = [x if x.ndim == 4 else in_heads(x, num_heads) for x in (query, key, value)]
+        parts = [x if x.ndim == 4 else split_heads(x, num_heads) for x in (query, key, value)]
     if bias is not None:
         of_parts = split_features(bias, [num_heads * x.shape[3] for x in parts])
         is_cached = key is not None and key.ndim == 4  # keys with their bias added
@@ -475,8 +475,8 @@ def _multihead_attention(
     return _attend_with_mask(parts[0], keys, values, mask, attention_bias, scores), keys, values
 
 
-@contributed("RotaryEmbedding")
-def _rotary_embedding_atpositions_of(
+@handles_contrib("RotaryEmbedding")
+def _contrib_rotary_embedding(
     x: RowsOrHeads,
     positions: Array,
     cosines: Matrix,
@@ -500,7 +500,7 @@ def _heads_of(rows: Array, cache: Array) -> int:
     return rows.shape[-1] // (2 * cache.shape[1])
 
 
-@contributed("MRotaryEmbedding")
+@handles_contrib("MRotaryEmbedding")
 def _rotary_embedding_of_streams(
     x: RowsOrHeads,
     positions: Rows,
@@ -521,7 +521,7 @@ def _rotary_embedding_of_streams(
         rule = f"must be 3 numbers that add up to {pairs}, the number of pairs"
         raise InvalidDesc(Problem("mrope_section", rule, tuple(mrope_section)))
     streams = np.repeat(np.arange(3), mrope_section)
-    if one_of("mrope_layout", str(mrope_layout), {"0": False, "1": True}):
+    if look_up("mrope_layout", str(mrope_layout), {"0": False, "1": True}):
         place = np.arange(pairs)
         streams = np.where(place < 3 * np.take(mrope_section, place % 3), place % 3, 0)
     is_of_stream = [jnp.asarray(streams == stream)[None, None] for stream in range(3)]

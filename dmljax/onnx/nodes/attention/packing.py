@@ -9,16 +9,16 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 
 import dmljax
-from dmljax.onnx.handlers.registry import NodeCall, contributed
+from dmljax.onnx.handlers.registry import NodeCall, handles_contrib
 from dmljax.onnx.handlers.signatures import KeptVector, Matrix, Rows, Vector
-from dmljax.onnx.nodes.attention.multi_head import attend, in_heads, split_features
+from dmljax.onnx.nodes.attention.multi_head import attend, split_features, split_heads
 from dmljax.onnx.running.interpreter import as_array
 from dmljax.onnx.values.counts import Count
 from dmljax.onnx.values.padded import padded
 from dmljax.onnx.values.types import Array, Results
 
 
-@contributed("RemovePadding")
+@handles_contrib("RemovePadding")
 def _remove_padding(x: Rows, counts: KeptVector, *, call: NodeCall) -> Results:
     batch, length = x.shape[:2]
     size = call.maximum(batch * length)
@@ -36,7 +36,7 @@ def _remove_padding(x: Rows, counts: KeptVector, *, call: NodeCall) -> Results:
     return padded(tokens, (count, tokens.shape[1])), places, ends, jnp.max(lengths, keepdims=True)
 
 
-@contributed("RestorePadding")
+@handles_contrib("RestorePadding")
 def _restore_padding(x: Matrix, places: Matrix) -> Array:
     zeros = jnp.zeros((places.size, x.shape[1]), x.dtype)
     return dmljax.scatter_nd(zeros, places.reshape(-1, 1)[: x.shape[0]], x).reshape(*places.shape, x.shape[1])
@@ -52,14 +52,14 @@ def _attend_packed(
     hidden: float,
 ) -> Array:
     """Computes attention within each packed sequence, for arrays of (tokens, heads * size)."""
-    query, keys, values = (in_heads(_restore_padding(x, places), num_heads) for x in parts)
+    query, keys, values = (split_heads(_restore_padding(x, places), num_heads) for x in parts)
     lengths = (ends[1:] - ends[:-1]).reshape(-1, 1, 1, 1)
     visible = jnp.arange(places.shape[1], dtype=lengths.dtype)[None, None, None] < lengths
     padded = attend(query, keys, values, visible, bias, scale=scale, hidden=hidden)
     return padded.reshape(places.size, -1)[places.reshape(-1)[: parts[0].shape[0]]]
 
 
-@contributed("PackedMultiHeadAttention")
+@handles_contrib("PackedMultiHeadAttention")
 def _packed_multihead_attention(
     query: Array,
     key: Matrix | None,
@@ -83,7 +83,7 @@ def _packed_multihead_attention(
     return _attend_packed(parts, places, ends, attention_bias, num_heads, scale, mask_filter_value)
 
 
-@contributed("PackedAttention")
+@handles_contrib("PackedAttention")
 def _packed_attention(
     x: Matrix,
     weight: Matrix,

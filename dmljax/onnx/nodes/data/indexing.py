@@ -12,7 +12,7 @@ import dmljax
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.foundation.dimensions import is_symbolic, replace_at
-from dmljax.onnx.handlers.registry import NodeCall, contributed, handles, one_of, takes_attributes
+from dmljax.onnx.handlers.registry import NodeCall, handles, handles_contrib, look_up, takes_attributes
 from dmljax.onnx.handlers.signatures import Kept, KeptVector, Known, KnownNumber, Matrices, Vector, Vectors
 from dmljax.onnx.nodes.data.shapes import normalize_axis
 from dmljax.onnx.running.interpreter import as_array, is_known
@@ -65,10 +65,10 @@ def _gather(x: Array, indices: Kept, *, axis: int = 0) -> Array:
 def _gather_elements(x: Array, indices: Array, *, axis: int = 0) -> Array:
     axis = normalize_axis(axis, x.ndim)
     indices = wrap_indices(indices, x.shape[axis])
-    return dmljax.gather_elements(_first_of_each(x, indices, axis), indices, axis=axis)
+    return dmljax.gather_elements(_crop_to_indices(x, indices, axis), indices, axis=axis)
 
 
-def _first_of_each(x: Array, indices: Array, axis: int) -> Array:
+def _crop_to_indices(x: Array, indices: Array, axis: int) -> Array:
     """Crops an array to the sizes of `indices` off the axis: ONNX lets indices be smaller, but DirectML does not."""
     if indices.ndim != x.ndim:
         raise InvalidDesc(Problem("indices", f"must have {x.ndim} dimensions, like data", indices.shape))
@@ -82,7 +82,7 @@ def _first_of_each(x: Array, indices: Array, axis: int) -> Array:
     return x[tuple(map(slice, sizes))]
 
 
-def _with_rest(part: Array, x: Array) -> Array:
+def _replace_first(part: Array, x: Array) -> Array:
     """Replaces the first elements of an array along each axis with `part`."""
     for axis, size in enumerate(x.shape):
         if part.shape[axis] != size:
@@ -115,21 +115,21 @@ _SCATTERS = {
 @handles("Scatter", "ScatterElements")
 def _scatter_elements(x: Array, indices: Array, updates: Array, *, axis: int = 0, reduction: str = "none") -> Array:
     axis = normalize_axis(axis, x.ndim)
-    part = _first_of_each(x, indices, axis)
+    part = _crop_to_indices(x, indices, axis)
     indices = wrap_indices(indices, x.shape[axis])
-    scatter = one_of("reduction", reduction, _SCATTERS)
+    scatter = look_up("reduction", reduction, _SCATTERS)
     if scatter is None:
-        return _with_rest(dmljax.scatter(part, indices, updates, axis=axis), x)
+        return _replace_first(dmljax.scatter(part, indices, updates, axis=axis), x)
     others = tuple(i for i in range(x.ndim) if i != axis)
     numbers = jax.lax.ScatterDimensionNumbers((), (axis,), (axis,), others, others)
     mode = jax.lax.GatherScatterMode.FILL_OR_DROP
-    return _with_rest(scatter(part, indices[..., None], updates, numbers, mode=mode), x)
+    return _replace_first(scatter(part, indices[..., None], updates, numbers, mode=mode), x)
 
 
 @handles("ScatterND")
 def _scatter_nd(x: Array, indices: Vectors, updates: Array, *, reduction: str = "none") -> Array:
     indices = _wrap_nd(indices, x.shape)
-    scatter = one_of("reduction", reduction, _SCATTERS)
+    scatter = look_up("reduction", reduction, _SCATTERS)
     if scatter is None:
         return dmljax.scatter_nd(x, indices, updates)
     scattered, windows = tuple(range(indices.shape[-1])), tuple(range(indices.ndim - 1, updates.ndim))
@@ -146,7 +146,7 @@ def _tensor_scatter(
         raise InvalidDesc(Problem("update", f"must have {x.ndim} dimensions, like past_cache", update.shape))
     first = jnp.zeros(x.shape[0], jnp.int32) if indices is None else indices
     places = first[:, None] + jnp.arange(update.shape[axis], dtype=first.dtype)[None, :]
-    if one_of("mode", mode, {"linear": False, "circular": True}):
+    if look_up("mode", mode, {"linear": False, "circular": True}):
         places = places % x.shape[axis]
     spread = [1] * x.ndim
     spread[0], spread[axis] = places.shape
@@ -244,7 +244,7 @@ def _unique(x: Kept, *, axis: int | None = None, sorted: int = 1, call: NodeCall
     return Padded(jnp.asarray(values), sizes), Padded(firsts, (count,)), places, Padded(tallies, (count,))
 
 
-@contributed("Unique")
+@handles_contrib("Unique")
 def _unique_in_order(x: KeptVector, *, call: NodeCall) -> Results:
     results: Any = _unique(x, sorted=0, call=call)
     values, _, places, counts = results

@@ -22,7 +22,7 @@ def _elements(sequence: Value) -> list[Value]:
     return sequence
 
 
-def _of_one_type(elements: list[Value]) -> list[Value]:
+def _require_one_type(elements: list[Value]) -> list[Value]:
     """A sequence, after checking that its tensors have one type."""
     types = [
         jax.dtypes.canonicalize_dtype(one.dtype)
@@ -45,7 +45,7 @@ def _place(position: Known, count: int) -> int:
 
 @handles("SequenceConstruct")
 def _sequence_of(*inputs: Passed) -> Value:
-    return _of_one_type([*inputs])
+    return _require_one_type([*inputs])
 
 
 @handles("SequenceEmpty")
@@ -79,7 +79,7 @@ def _insert(sequence: KeptValue, tensor: Kept, position: KnownNumber | None = No
     count = len(elements)
     # A new element may also come after the last.
     place = count if position is None or position.item() == count else _place(position, count)
-    return _of_one_type([*elements[:place], tensor, *elements[place:]])
+    return _require_one_type([*elements[:place], tensor, *elements[place:]])
 
 
 @handles("SplitToSequence")

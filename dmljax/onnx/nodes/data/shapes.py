@@ -15,7 +15,7 @@ from dmljax.foundation.dimensions import is_symbolic, number
 from dmljax.foundation.sharding import reshape
 from dmljax.lowerings.copies import copy_exactly
 from dmljax.onnx.graph.reader import dtype_of, require_possible_sizes
-from dmljax.onnx.handlers.registry import NodeCall, contributed, handles, one_of, takes_attributes
+from dmljax.onnx.handlers.registry import NodeCall, handles, handles_contrib, look_up, takes_attributes
 from dmljax.onnx.handlers.signatures import (
     Image,
     KeptMatrix,
@@ -111,7 +111,7 @@ def _count(start: Known, limit: Known, delta: Known) -> Any:
     first, last, step = (value.reshape(()).item() for value in (start, limit, delta))
     if step == 0:
         raise InvalidDesc(Problem("delta", "must not be 0", step))
-    return _above_0(size_of(math.ceil((last - first) / step)))
+    return _clamp_to_zero(size_of(math.ceil((last - first) / step)))
 
 
 @handles("Range", fold=_fold_range)
@@ -152,7 +152,7 @@ def _reshape(x: X, shape: KnownVector, *, allowzero: int = 0) -> X:
         whole = math.prod(x.shape)
         sizes[open_places[0]] = 0 if isinstance(others, int) and others == 0 else whole // others
     _require_count(x, sizes)
-    return _of_sizes(x, sizes)
+    return _reshape_value(x, sizes)
 
 
 def _require_count(x: Tensor, sizes: Sequence[int]) -> None:
@@ -169,10 +169,10 @@ def _reshape_to_attribute(x: Array, *, shape: Sequence[int] = ()) -> Array:
 @handles("Flatten", folds=True)
 def _flatten(x: X, *, axis: int = 1) -> X:
     axis = axis if axis >= 0 else axis + x.ndim
-    return _of_sizes(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
+    return _reshape_value(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
 
 
-def _of_sizes(x: X, sizes: Sequence[int]) -> X:
+def _reshape_value(x: X, sizes: Sequence[int]) -> X:
     return reshape(x, sizes) if isinstance(x, jax.Array) else x.reshape(sizes)
 
 
@@ -199,8 +199,8 @@ def _unsqueeze(x: X, axes: Known) -> X:
     return x.reshape([1 if i in added else next(sizes) for i in range(rank)])
 
 
-@contributed("ExpandDims")
-def _with_dimension(x: Array, axis: KnownNumber) -> Array:
+@handles_contrib("ExpandDims")
+def _expand_dims(x: Array, axis: KnownNumber) -> Array:
     return jnp.expand_dims(x, int(axis.item()))
 
 
@@ -396,18 +396,20 @@ def _pad_array(x: Array, pads: Sequence[int], value: Tensor | None, axes: Sequen
         raise InvalidDesc(Problem("pads", f"must have {2 * len(axes)} numbers", tuple(pads)))
     for i, axis in enumerate(axes):
         start[normalize_axis(axis, x.ndim)], end[normalize_axis(axis, x.ndim)] = pads[i], pads[len(axes) + i]
-    padding_mode = one_of("mode", mode, _MODES)
+    padding_mode = look_up("mode", mode, _MODES)
     # DirectML has no negative padding; crop first.
-    windows = [slice(_above_0(-a), size - _above_0(-b)) for a, b, size in zip(start, end, x.shape, strict=True)]
+    windows = [
+        slice(_clamp_to_zero(-a), size - _clamp_to_zero(-b)) for a, b, size in zip(start, end, x.shape, strict=True)
+    ]
     x = x[tuple(windows)]
-    start, end = ([_above_0(amount) for amount in amounts] for amounts in (start, end))
+    start, end = ([_clamp_to_zero(amount) for amount in amounts] for amounts in (start, end))
     if not any(start) and not any(end):
         return x
     value = jnp.zeros((), x.dtype) if value is None else value.reshape(()).astype(x.dtype)
     return dmljax.padding1(x, value, padding_mode=padding_mode, start_padding=start, end_padding=end)
 
 
-def _above_0(amount: int) -> int:
+def _clamp_to_zero(amount: int) -> int:
     return jax.core.max_dim(0, amount)
 
 
@@ -462,12 +464,12 @@ _ORDERS = {"DCR": directml.DepthSpaceOrder.DEPTH_COLUMN_ROW, "CRD": directml.Dep
 
 @handles("DepthToSpace")
 def _depth_to_space(x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
-    return dmljax.depth_to_space1(x, block_size=blocksize, order=one_of("mode", mode, _ORDERS))
+    return dmljax.depth_to_space1(x, block_size=blocksize, order=look_up("mode", mode, _ORDERS))
 
 
 @handles("SpaceToDepth")
 def _space_to_depth(x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
-    return dmljax.space_to_depth1(x, block_size=blocksize, order=one_of("mode", mode, _ORDERS))
+    return dmljax.space_to_depth1(x, block_size=blocksize, order=look_up("mode", mode, _ORDERS))
 
 
 @handles("ReverseSequence")

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from dmljax.onnx.handlers.registry import contributed
+from dmljax.onnx.handlers.registry import handles_contrib
 from dmljax.onnx.handlers.signatures import Attributes, ConvolutionAttributes, Images, PoolingAttributes
 from dmljax.onnx.nodes.images import windows
 from dmljax.onnx.nodes.numbers.elementwise import activate, add_arrays
@@ -17,22 +17,24 @@ def _channels_first(x: Array) -> Array:
     return jnp.moveaxis(x, -1, 1)
 
 
-def of_last_channels(function: Callable[[Array], Array], x: Array, channels_last: int = 1) -> Array:
+def apply_to_channels_last(function: Callable[[Array], Array], x: Array, channels_last: int = 1) -> Array:
     """Applies a function of channels-first images to images that may have channels last."""
     return jnp.moveaxis(function(_channels_first(x)), 1, -1) if channels_last else function(x)
 
 
-@contributed("NhwcConv")
+@handles_contrib("NhwcConv")
 def _convolution_of_last_channels(
     x: Images, filter: Images, bias: Array | None = None, *, window: ConvolutionAttributes
 ) -> Array:
     filter_channels_first = _channels_first(filter)  # here the filter has channels last too
-    return of_last_channels(lambda image: windows.convolution(image, filter_channels_first, bias, window=window), x)
+    return apply_to_channels_last(
+        lambda image: windows.convolution(image, filter_channels_first, bias, window=window), x
+    )
 
 
-@contributed("NhwcMaxPool")
+@handles_contrib("NhwcMaxPool")
 def _max_pool_of_last_channels(x: Images, *, window: PoolingAttributes, storage_order: int = 0) -> Array:
-    return of_last_channels(lambda image: windows.max_pool(image, window), x)
+    return apply_to_channels_last(lambda image: windows.max_pool(image, window), x)
 
 
 # The attributes of activations that do not take alpha, beta and gamma
@@ -52,7 +54,7 @@ class _Fused(NamedTuple):
     summand: Array | None = None
 
 
-@contributed("FusedConv")
+@handles_contrib("FusedConv")
 def _fused_convolution(inputs: _Fused, *, window: ConvolutionAttributes, fused: _ListedActivation) -> Array:
     names = _PARAMETERS.get(fused.activation, ("alpha", "beta", "gamma"))
     numbers = dict(zip(names, fused.activation_params, strict=False))
@@ -60,7 +62,7 @@ def _fused_convolution(inputs: _Fused, *, window: ConvolutionAttributes, fused: 
     return activate(total, fused.activation, numbers)
 
 
-@contributed("NhwcFusedConv")
+@handles_contrib("NhwcFusedConv")
 def _fused_convolution_of_last_channels(
     inputs: _Fused, *, window: ConvolutionAttributes, fused: _ListedActivation
 ) -> Array:
@@ -69,4 +71,4 @@ def _fused_convolution_of_last_channels(
     def convolution(image: Array) -> Array:
         return _fused_convolution(inputs._replace(x=image, summand=summand), window=window, fused=fused)
 
-    return of_last_channels(convolution, inputs.x)
+    return apply_to_channels_last(convolution, inputs.x)

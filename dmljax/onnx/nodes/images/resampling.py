@@ -15,7 +15,7 @@ import dmljax
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.foundation.dimensions import is_symbolic, number, replace_at
-from dmljax.onnx.handlers.registry import handles, one_of, takes_attributes
+from dmljax.onnx.handlers.registry import handles, look_up, takes_attributes
 from dmljax.onnx.handlers.signatures import Attributes, Known, KnownVector
 from dmljax.onnx.nodes.data.shapes import normalize_axis
 from dmljax.onnx.running.interpreter import promote
@@ -71,10 +71,10 @@ def _resize(
     if any(isinstance(size, int) and size == 0 for size in new):
         return jnp.zeros(tuple(new), x.dtype)
     transformation = resize.coordinate_transformation_mode
-    one_of("coordinate_transformation_mode", transformation, dict.fromkeys(_COORDINATES))
+    look_up("coordinate_transformation_mode", transformation, dict.fromkeys(_COORDINATES))
     places = _places(x.shape, new, ratios, roi, axes, transformation)
-    direction, shift = one_of("nearest_mode", resize.nearest_mode, _NEAREST)
-    mode = one_of("mode", resize.mode, _MODES)
+    direction, shift = look_up("nearest_mode", resize.nearest_mode, _NEAREST)
+    mode = look_up("mode", resize.mode, _MODES)
     is_cropped = transformation == "tf_crop_and_resize"
     outside = resize.extrapolation_value if is_cropped else None
     taps = _Taps(mode, direction, shift, resize.cubic_coeff_a, bool(resize.exclude_outside), outside)
@@ -131,7 +131,7 @@ def _sizes(
         if any(isinstance(size, int) and size > MAX_SIZE for size in new):
             raise Unsupported(Problem("scales", f"must give sizes of at most {MAX_SIZE}", tuple(new)))
         return ratios, new
-    choose = one_of("keep_aspect_ratio_policy", policy, _POLICIES)
+    choose = look_up("keep_aspect_ratio_policy", policy, _POLICIES)
     if choose is not None and any(map(is_symbolic, (*sizes_or_scales, *x.shape))):
         raise Unsupported(Problem("keep_aspect_ratio_policy", "must be stretch for open sizes", policy))
     wanted_ratios = [

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.handlers.registry import NodeCall, handles, one_of
+from dmljax.onnx.handlers.registry import NodeCall, handles, look_up
 from dmljax.onnx.handlers.signatures import ConvolutionAttributes, Images, KnownVector, Rows, WantedNumber
 from dmljax.onnx.nodes.data.indexing import counting_type
 from dmljax.onnx.nodes.images.windows import read_windows
@@ -86,8 +86,8 @@ def _grid_sample(
     x: Images, grid: Images, *, align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros"
 ) -> Array:
     modes = {"bilinear": "linear", "linear": "linear", "bicubic": "cubic", "cubic": "cubic", "nearest": "nearest"}
-    interpolation = one_of("mode", mode, modes)
-    padding = one_of("padding_mode", padding_mode, {name: name for name in ("zeros", "border", "reflection")})
+    interpolation = look_up("mode", mode, modes)
+    padding = look_up("padding_mode", padding_mode, {name: name for name in ("zeros", "border", "reflection")})
     if grid.ndim != x.ndim or grid.shape[-1] != x.ndim - 2 or grid.shape[0] != x.shape[0]:
         raise InvalidDesc(
             Problem(

@@ -15,7 +15,7 @@ from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.foundation.checks import integer_in
 from dmljax.foundation.dimensions import is_symbolic
 from dmljax.lowerings.images.windows import Window
-from dmljax.onnx.handlers.registry import NodeCall, contributed, handles, one_of
+from dmljax.onnx.handlers.registry import NodeCall, handles, handles_contrib, look_up
 from dmljax.onnx.handlers.signatures import (
     Attributes,
     ConvolutionAttributes,
@@ -31,7 +31,7 @@ from dmljax.onnx.handlers.signatures import (
     WindowAttributes,
 )
 from dmljax.onnx.nodes.data.indexing import counting_type
-from dmljax.onnx.nodes.numbers.products import of_result
+from dmljax.onnx.nodes.numbers.products import result_factor
 from dmljax.onnx.running.interpreter import promote
 from dmljax.onnx.values.symbols import as_sizes
 from dmljax.onnx.values.types import Array
@@ -55,7 +55,7 @@ def read_windows(space: Sequence[int], sizes: Sequence[int], window: WindowAttri
     for name, values in (("kernel_shape", sizes), ("strides", strides), ("dilations", dilations)):
         if any(isinstance(value, int) and value < 1 for value in values):
             raise InvalidDesc(Problem(name, "must each be at least 1", tuple(values)))
-    is_upper = one_of("auto_pad", window.auto_pad, _AUTOMATIC)
+    is_upper = look_up("auto_pad", window.auto_pad, _AUTOMATIC)
     if window.auto_pad == "VALID":
         pads = (0,) * (2 * count)
     windows = tuple(map(Window, space, sizes, strides, dilations, pads[:count], pads[count:]))
@@ -132,7 +132,12 @@ def quantized_convolution(
     """Computes a cross-correlation of quantized arrays."""
     steps = window_arguments(_filter_windows(x.array, filter.array, window))
     unit = jnp.ones((), jnp.float32)
-    arguments = (*x._replace(scale=unit), *filter._replace(scale=of_result(x.scale, filter.scale, scale)), bias, unit)
+    arguments = (
+        *x._replace(scale=unit),
+        *filter._replace(scale=result_factor(x.scale, filter.scale, scale)),
+        bias,
+        unit,
+    )
     return dmljax.quantized_linear_convolution(*arguments, zero_point, group_count=window.group, **steps)
 
 
@@ -152,7 +157,7 @@ def transposed_convolution(
     for name, values in (("output_padding", appended), ("output_shape", output_shape or appended)):
         if len(values) not in (x.ndim - 2, x.ndim if name == "output_shape" else 0):
             raise InvalidDesc(Problem(name, f"must have {x.ndim - 2} numbers", tuple(values)))
-    is_upper = one_of("auto_pad", window.auto_pad, _AUTOMATIC)
+    is_upper = look_up("auto_pad", window.auto_pad, _AUTOMATIC)
     if output_shape or is_upper is not None:
         result_sizes = output_shape or [window.input_size * window.stride for window in windows]
         unpadded = [window._replace(start_padding=0, end_padding=0) for window in windows]
@@ -173,7 +178,7 @@ def transposed_convolution(
     )
 
 
-@contributed("ConvTransposeWithDynamicPads")
+@handles_contrib("ConvTransposeWithDynamicPads")
 def _transposed_convolution_of_input_pads(
     x: Images,
     filter: Images,
@@ -347,11 +352,11 @@ def _roi_align(
     regions: _RegionAttributes,
 ) -> Array:
     modes = {"half_pixel": True, "output_half_pixel": False}
-    is_half = one_of("coordinate_transformation_mode", coordinate_transformation_mode, modes)
+    is_half = look_up("coordinate_transformation_mode", coordinate_transformation_mode, modes)
     scale, samples = regions.spatial_scale, regions.sampling_ratio
     if not is_half:  # regions then span at least one pixel
         rois = jnp.concatenate([rois[:, :2], jnp.maximum(rois[:, 2:], rois[:, :2] + 1 / scale)], axis=1)
-    if one_of("mode", regions.mode, {"avg": False, "max": True}):
+    if look_up("mode", regions.mode, {"avg": False, "max": True}):
         space = (regions.output_height, regions.output_width)
         return _max_of_regions(x, rois, batch_indices, space, samples, scale, 0.5 if is_half else 0)
     return dmljax.roi_align1(

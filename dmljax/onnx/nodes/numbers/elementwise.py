@@ -14,7 +14,7 @@ from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.onnx.graph.graph import MAIN
 from dmljax.onnx.graph.reader import dtype_of
-from dmljax.onnx.handlers.registry import REGISTRY, Handler, T, contributed, handles, make_handler, one_of
+from dmljax.onnx.handlers.registry import REGISTRY, Handler, T, handles, handles_contrib, look_up, make_handler
 from dmljax.onnx.handlers.signatures import Attribute, Kept, Known, Number, Vectors
 from dmljax.onnx.nodes.data.shapes import normalize_axis
 from dmljax.onnx.running.interpreter import as_array, promote
@@ -29,7 +29,7 @@ _Function = Callable[..., Array]
 _Fold = Callable[..., Known | None]
 
 
-def _of_known(fold: _Fold, kinds: str = _NUMBERS) -> _Fold:
+def _restrict_fold(fold: _Fold, kinds: str = _NUMBERS) -> _Fold:
     """Restricts a NumPy function to inputs that broadcast and share a type; `kinds` are NumPy's letters and T for text.
 
     Other inputs are left to the traced function, which raises a proper error; NumPy's C functions leave no frame.
@@ -44,11 +44,11 @@ def _of_known(fold: _Fold, kinds: str = _NUMBERS) -> _Fold:
     return run
 
 
-def _of_one(function: _Function) -> _Function:
+def _unary(function: _Function) -> _Function:
     return lambda x: function(x)
 
 
-def _of_two(function: _Function) -> _Function:
+def _binary(function: _Function) -> _Function:
     return lambda a, b: function(a, b)
 
 
@@ -89,11 +89,11 @@ _FUNCTIONS: _Entries = (
 
 def _register(entries: _Entries, form: Callable[[_Function], _Function], since: int = 1) -> None:
     for operator, function, fold in entries:
-        known_fold = None if fold is None else _of_known(fold, _KINDS.get(operator, _NUMBERS))
+        known_fold = None if fold is None else _restrict_fold(fold, _KINDS.get(operator, _NUMBERS))
         _handles_each(operator, since=since, fold=known_fold)(form(function))
 
 
-_register(_FUNCTIONS, _of_one)
+_register(_FUNCTIONS, _unary)
 
 
 def _quotient(a: Known, b: Known) -> Known | None:
@@ -141,7 +141,7 @@ def _align_axes(function: _Function) -> _Function:
     return run
 
 
-_register(_ARITHMETIC, _of_two, since=7)
+_register(_ARITHMETIC, _binary, since=7)
 for _operator, _function, _ in _ARITHMETIC:
     handles(_operator, since=1)(_align_axes(_function))
 
@@ -152,7 +152,7 @@ _BROADCAST: _Entries = (
     ("GreaterOrEqual", dmljax.element_wise_logical_greater_than_or_equal, np.greater_equal),
     ("LessOrEqual", dmljax.element_wise_logical_less_than_or_equal, np.less_equal),
 )
-_register(_BROADCAST, _of_two)
+_register(_BROADCAST, _binary)
 
 
 @handles("PRelu", since=1)
@@ -162,7 +162,7 @@ def _parameterized_relu_of_channels(x: Array, slope: Array) -> Array:
     return dmljax.activation_parameterized_relu(x, slope)
 
 
-_handles_each("PRelu", since=7)(_of_two(dmljax.activation_parameterized_relu))
+_handles_each("PRelu", since=7)(_binary(dmljax.activation_parameterized_relu))
 
 
 def _power(x: Array, exponent: Kept) -> Array:
@@ -191,7 +191,7 @@ handles("Pow", since=7, fold=_fold_power)(_power)
 handles("Pow", since=1)(_align_axes(_power))
 
 
-@handles("Mod", fold=lambda a, b, *, fmod=0: _of_known(np.fmod if fmod else np.mod)(a, b) if np.all(b) else None)
+@handles("Mod", fold=lambda a, b, *, fmod=0: _restrict_fold(np.fmod if fmod else np.mod)(a, b) if np.all(b) else None)
 def _modulus(a: Array, b: Array, *, fmod: int = 0) -> Array:
     return (dmljax.element_wise_modulus_truncate if fmod else dmljax.element_wise_modulus_floor)(a, b)
 
@@ -203,28 +203,28 @@ def _bit_shift(a: Array, b: Array, *, direction: str) -> Array:
         bits = a.dtype.itemsize * 8
         return jnp.right_shift(a, jnp.where((b < 0) | (b >= bits), bits - 1, b).astype(a.dtype))
     shifts = {"LEFT": dmljax.element_wise_bit_shift_left, "RIGHT": dmljax.element_wise_bit_shift_right}
-    return one_of("direction", direction, shifts)(a, b)
+    return look_up("direction", direction, shifts)(a, b)
 
 
-def _of_any_number(function: Callable[..., T]) -> Callable[..., T]:
+def _variadic(function: Callable[..., T]) -> Callable[..., T]:
     return lambda *inputs: functools.reduce(function, inputs)
 
 
-_OF_ANY_NUMBER: _Entries = (
+_VARIADIC_FUNCTIONS: _Entries = (
     ("Max", dmljax.element_wise_max, np.maximum),
     ("Min", dmljax.element_wise_min, np.minimum),
     ("Sum", dmljax.element_wise_add, np.add),
 )
-for _operator, _function, _fold in _OF_ANY_NUMBER:
-    _of_numbers_known = _of_known(_of_any_number(functools.partial(compute_known, _fold)))  # type: ignore[arg-type]
-    _handles_each(_operator, fold=_of_numbers_known)(_of_any_number(_function))
+for _operator, _function, _fold in _VARIADIC_FUNCTIONS:
+    _fold_numbers = _restrict_fold(_variadic(functools.partial(compute_known, _fold)))  # type: ignore[arg-type]
+    _handles_each(_operator, fold=_fold_numbers)(_variadic(_function))
 
 
 @handles("Mean")
 def _mean(*inputs: Array) -> Array:
     if len(inputs) == 2:
         return dmljax.element_wise_mean(*inputs)
-    total = _of_any_number(dmljax.element_wise_add)(*inputs)
+    total = _variadic(dmljax.element_wise_add)(*inputs)
     return dmljax.element_wise_divide(total, jnp.asarray(len(inputs), total.dtype))
 
 
@@ -304,7 +304,7 @@ def _power_of_two(x: Array, saturate: int, round_mode: str) -> Array:
         "nearest": (fraction > half) | ((fraction == half) & (exponent > 0)),
         "up": fraction > 0,
     }
-    rounded = exponent + one_of("round_mode", round_mode, is_up).astype(jnp.uint32)
+    rounded = exponent + look_up("round_mode", round_mode, is_up).astype(jnp.uint32)
     rounded = jnp.minimum(rounded, 254) if saturate else rounded
     rounded = jnp.where(exponent == 255, 255, rounded).astype(jnp.uint8)
     return jax.lax.bitcast_convert_type(rounded, jnp.float8_e8m0fnu)
@@ -323,18 +323,18 @@ def _fold_type(x: Known, dtype: DType) -> Known | None:
 
 @_handles_each("Cast", since=6, fold=lambda x, *, to, **_: _fold_type(x, dtype_of(to)))
 def _cast(x: Kept, *, to: int, saturate: int = 1, round_mode: str = "up") -> Array:
-    return _of_text(x, dtype_of(to), saturate, round_mode)
+    return _convert_text(x, dtype_of(to), saturate, round_mode)
 
 
 @handles("CastLike", fold=lambda x, like, *, saturate=1, round_mode="up": _fold_type(x, kind_of(like)))
 def _cast_like(x: Kept, like: Kept, *, saturate: int = 1, round_mode: str = "up") -> Array:
-    return _of_text(x, kind_of(like), saturate, round_mode)
+    return _convert_text(x, kind_of(like), saturate, round_mode)
 
 
 @handles("Cast", since=1)
 def _cast_by_name(x: Kept, *, to: str) -> Array:
     names = {"FLOAT": "float32", "DOUBLE": "float64", "BOOL": "bool"}
-    return _of_text(x, np.dtype(names.get(to, to.lower())))
+    return _convert_text(x, np.dtype(names.get(to, to.lower())))
 
 
 @handles("BitCast")
@@ -346,7 +346,7 @@ def _bit_cast(x: Array, *, to: int) -> Array:
     return x != 0 if dtype.kind == "b" else jax.lax.bitcast_convert_type(x, dtype)
 
 
-def _of_text(x: Tensor, dtype: DType, saturate: int = 1, round_mode: str = "up") -> Array:
+def _convert_text(x: Tensor, dtype: DType, saturate: int = 1, round_mode: str = "up") -> Array:
     if kind_of(x).kind == "O":
         x = x.astype(np.float64 if dtype.kind == "f" else dtype)
     return convert(as_array(x), dtype, saturate, round_mode)
@@ -356,7 +356,7 @@ def _of_text(x: Tensor, dtype: DType, saturate: int = 1, round_mode: str = "up")
 
 
 # Activations that take an array and numbers; the numbers are attributes, with these defaults
-_OF_NUMBERS: tuple[tuple[str, int, _Function, Mapping[str, float | None]], ...] = (
+_NUMBER_FUNCTIONS: tuple[tuple[str, int, _Function, Mapping[str, float | None]], ...] = (
     ("Celu", 1, dmljax.activation_celu, {"alpha": 1.0}),
     ("Elu", 1, dmljax.activation_elu, {"alpha": 1.0}),
     ("HardSigmoid", 1, dmljax.activation_hard_sigmoid, {"alpha": 0.2, "beta": 0.5}),
@@ -371,12 +371,12 @@ _OF_NUMBERS: tuple[tuple[str, int, _Function, Mapping[str, float | None]], ...] 
 )
 
 
-def _of_numbers(function: _Function, defaults: Mapping[str, float | None]) -> _Function:
+def _bind_numbers(function: _Function, defaults: Mapping[str, float | None]) -> _Function:
     return lambda x, **numbers: function(x, *{**defaults, **numbers}.values())
 
 
-for _operator, _since, _function, _defaults in _OF_NUMBERS:
-    _handler = make_handler(_of_numbers(_function, _defaults), since=_since, is_elementwise=True)
+for _operator, _since, _function, _defaults in _NUMBER_FUNCTIONS:
+    _handler = make_handler(_bind_numbers(_function, _defaults), since=_since, is_elementwise=True)
     _attributes = {name: Attribute(float, is_required=default is None) for name, default in _defaults.items()}
     REGISTRY.add(MAIN, _operator, replace(_handler, attributes=_attributes))
 
@@ -384,7 +384,7 @@ for _operator, _since, _function, _defaults in _OF_NUMBERS:
 @_handles_each("Gelu", since=20)
 def gelu(x: Array, *, approximate: str = "none") -> Array:
     """Computes GELU by DirectML's operator, or its tanh approximation by a composition."""
-    if one_of("approximate", approximate, {"none": False, "tanh": True}):
+    if look_up("approximate", approximate, {"none": False, "tanh": True}):
         return jax.nn.gelu(x, approximate=True)
     return dmljax.activation_gelu(x)
 
@@ -403,7 +403,7 @@ def _affine(
     return dmljax.element_wise_identity(x, directml.ScaleBias(alpha, beta))
 
 
-def _along(flattened: _Function, function: _Function) -> tuple[_Function, _Function]:
+def _axis_forms(flattened: _Function, function: _Function) -> tuple[_Function, _Function]:
     def of_rows(x: Array, *, axis: int = 1) -> Array:
         axis = axis % x.ndim if x.ndim else 0
         rows = x if 0 in x.shape else x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
@@ -420,12 +420,12 @@ for _operator, _first, _function in (
     ("LogSoftmax", dmljax.activation_log_softmax, dmljax.activation_log_softmax1),
     ("Softmax", dmljax.activation_softmax, dmljax.activation_softmax1),
 ):
-    _of_rows, _by_axis = _along(_first, _function)
+    _of_rows, _by_axis = _axis_forms(_first, _function)
     handles(_operator, since=1)(_of_rows)
     handles(_operator, since=13)(_by_axis)
 
 
-def _is_of_one_array(handler: Handler) -> bool:
+def _is_unary(handler: Handler) -> bool:
     is_ready = not any(attribute.is_required for attribute in handler.attributes.values())
     return handler.required == 1 and is_ready and not handler.takes_call
 
@@ -437,10 +437,10 @@ def activate(x: Array, name: str | None, numbers: Mapping[str, float | None]) ->
     known = {
         operator: entries
         for (domain, operator), entries in REGISTRY.handlers.items()
-        if domain == "" and _is_of_one_array(entries[0])
+        if domain == "" and _is_unary(entries[0])
     }
     numbers_given = {key: value for key, value in numbers.items() if value is not None}
-    entries = one_of("activation", name, known)
+    entries = look_up("activation", name, known)
     handler = next((entry for entry in entries if numbers_given.keys() <= entry.attributes.keys()), entries[0])
     result: Array = handler.function(x, **handler.arguments(numbers_given))  # type: ignore[assignment]  # of one array
     return result
@@ -454,35 +454,35 @@ def add_arrays(x: Array, *others: Array | None) -> Array:
     return functools.reduce(dmljax.element_wise_add, (other for other in others if other is not None), x)
 
 
-@contributed("BiasAdd")
+@handles_contrib("BiasAdd")
 def _sum_with_skip(x: Array, bias: Array, skip: Array) -> Array:
     return add_arrays(x, bias, skip)
 
 
-@contributed("BiasGelu")
+@handles_contrib("BiasGelu")
 def _gelu_of_sum(x: Array, bias: Array) -> Array:
     return dmljax.element_wise_add1(x, bias, fused_activation=directml.ActivationGeluDesc())
 
 
-@contributed("FastGelu")
+@handles_contrib("FastGelu")
 def _fast_gelu(x: Array, bias: Array | None = None) -> Array:
     # The DirectML provider computes the exact GELU, but the definition is this approximation.
     return jax.nn.gelu(add_arrays(x, bias), approximate=True)
 
 
-@contributed("QuickGelu")
+@handles_contrib("QuickGelu")
 def _quick_gelu(x: Array, *, alpha: float = 1.702) -> Array:
     return dmljax.activation_swish(x, alpha)
 
 
-@contributed("BiasSplitGelu")
+@handles_contrib("BiasSplitGelu")
 def _gated_gelu(x: Vectors, bias: Array) -> Array:
     total = dmljax.element_wise_add(x, bias)
     left, right = dmljax.split(total, sizes=[total.shape[-1] // 2] * 2, axis=-1)
     return dmljax.element_wise_multiply(left, dmljax.activation_gelu(right))
 
 
-@contributed("BiasSoftmax")
+@handles_contrib("BiasSoftmax")
 def _softmax_of_sum(x: Array, bias: Array, *, axis: int = 1, is_inner_broadcast: int) -> Array:
     axis = normalize_axis(axis, x.ndim)
     if is_inner_broadcast:  # the bias repeats along inner dimensions

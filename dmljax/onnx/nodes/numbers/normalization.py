@@ -11,7 +11,7 @@ import dmljax
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.foundation.sharding import reshape
-from dmljax.onnx.handlers.registry import NodeCall, contributed, handles
+from dmljax.onnx.handlers.registry import NodeCall, handles, handles_contrib
 from dmljax.onnx.handlers.signatures import Attributes, Images, Vector
 from dmljax.onnx.nodes.data.shapes import normalize_axis
 from dmljax.onnx.nodes.numbers.elementwise import add_arrays
@@ -19,7 +19,7 @@ from dmljax.onnx.running.interpreter import promote
 from dmljax.onnx.values.types import Array, Results
 
 
-def of_channels(array: Array, x: Array) -> Array:
+def reshape_to_channels(array: Array, x: Array) -> Array:
     """Reshapes per-channel values to broadcast over an image, as DirectML requires."""
     return array.reshape(-1, *([1] * (x.ndim - 2)))
 
@@ -35,7 +35,7 @@ class _ByMoments(NamedTuple):
 
     def normalize(self, epsilon: float) -> Array:
         x, wide = self.x, promote(self.x.dtype, self.mean.dtype)
-        scale, bias, mean, variance = (of_channels(moments, x).astype(wide) for moments in self[1:])
+        scale, bias, mean, variance = (reshape_to_channels(moments, x).astype(wide) for moments in self[1:])
         return dmljax.batch_normalization(x.astype(wide), mean, variance, scale, bias, epsilon).astype(x.dtype)
 
 
@@ -47,7 +47,7 @@ def _batch_normalization(
         return inputs.normalize(epsilon)
     # ONNX returns running moments, DirectML the batch's moments.
     x, scale, bias, *moments = inputs
-    scale, bias = (of_channels(factors, x).astype(x.dtype) for factors in (scale, bias))
+    scale, bias = (reshape_to_channels(factors, x).astype(x.dtype) for factors in (scale, bias))
     output, *batch_moments = dmljax.batch_normalization_training(x, scale, bias, epsilon=epsilon)
     news = [moment.reshape(-1).astype(moments[0].dtype) for moment in batch_moments]
     return output, *(momentum * old + (1 - momentum) * new for old, new in zip(moments, news, strict=True))
@@ -72,7 +72,7 @@ def _first_batch_normalization(
 
 @handles("InstanceNormalization")
 def _instance_normalization(x: Array, scale: Array, bias: Array, *, epsilon: float = 1e-5) -> Array:
-    return dmljax.mean_variance_normalization(x, of_channels(scale, x), of_channels(bias, x), epsilon)
+    return dmljax.mean_variance_normalization(x, reshape_to_channels(scale, x), reshape_to_channels(bias, x), epsilon)
 
 
 @handles("MeanVarianceNormalization", since=9)
@@ -145,7 +145,9 @@ def _group_normalization(
     x: Array, scale: Array, bias: Array, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Array:
     groups = reshape(_by_group(x, num_groups, epsilon), x.shape)
-    return dmljax.element_wise_add(dmljax.element_wise_multiply(groups, of_channels(scale, x)), of_channels(bias, x))
+    return dmljax.element_wise_add(
+        dmljax.element_wise_multiply(groups, reshape_to_channels(scale, x)), reshape_to_channels(bias, x)
+    )
 
 
 @handles("GroupNormalization", since=18)
@@ -185,7 +187,7 @@ def _simplified_normalization(
     return output, inverse
 
 
-@contributed("SkipLayerNormalization")
+@handles_contrib("SkipLayerNormalization")
 def _skip_layer_normalization(
     x: Array,
     skip: Array,
@@ -200,7 +202,7 @@ def _skip_layer_normalization(
     return *normalize(total, gamma, beta, epsilon, call), total
 
 
-@contributed("SkipSimplifiedLayerNormalization")
+@handles_contrib("SkipSimplifiedLayerNormalization")
 def _skip_simplified_normalization(
     x: Array, skip: Array, gamma: Array, bias: Array | None = None, *, epsilon: float = 1e-12, call: NodeCall
 ) -> Results:
@@ -216,7 +218,7 @@ class _GroupAttributes(Attributes):
     groups: int
 
 
-@contributed("GroupNorm")
+@handles_contrib("GroupNorm")
 def _group_norm(x: Images, gamma: Vector, beta: Vector, *, norm: _GroupAttributes) -> Array:
     image = x if norm.channels_last else jnp.moveaxis(x, 1, -1)
     channels, groups = image.shape[-1], norm.groups
@@ -231,7 +233,7 @@ def _group_norm(x: Images, gamma: Vector, beta: Vector, *, norm: _GroupAttribute
     return result if norm.channels_last else jnp.moveaxis(result, -1, 1)
 
 
-@contributed("SkipGroupNorm")
+@handles_contrib("SkipGroupNorm")
 def _skip_group_norm(
     x: Images, gamma: Vector, beta: Vector, skip: Array, bias: Vector | None = None, *, norm: _GroupAttributes
 ) -> tuple[Array, Array]:

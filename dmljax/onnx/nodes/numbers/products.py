@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 import dmljax
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.handlers.registry import contributed, handles
+from dmljax.onnx.handlers.registry import handles, handles_contrib
 from dmljax.onnx.handlers.signatures import Attributes, Matrices, Quantized
 from dmljax.onnx.nodes.numbers.elementwise import activate, add_arrays, gelu
 from dmljax.onnx.running.interpreter import promote
@@ -67,7 +67,7 @@ def float_product(a: Array, b: Array, alpha: float = 1.0) -> Array:
 P = TypeVar("P", Array, Array | None)
 
 
-def of_rows(parameter: P) -> P:
+def reshape_to_rows(parameter: P) -> P:
     """Reshapes the first factor's scale or zero point, which may be per row."""
     if parameter is None or parameter.ndim != 1 or parameter.size == 1:
         return parameter
@@ -76,20 +76,22 @@ def of_rows(parameter: P) -> P:
 
 @handles("MatMulInteger")
 def _integer_matmul(a: Array, b: Array, a_zero_point: Array | None = None, b_zero_point: Array | None = None) -> Array:
-    return dmljax.matrix_multiply_integer(a, b, of_rows(a_zero_point), b_zero_point)
+    return dmljax.matrix_multiply_integer(a, b, reshape_to_rows(a_zero_point), b_zero_point)
 
 
 @handles("QLinearMatMul")
 def _quantized_matmul(a: Quantized, b: Quantized, scale: Array, zero_point: Array) -> Array:
     unit = jnp.ones((), jnp.float32)
     if a.scale.size == 1 and scale.size == 1:
-        a_scale, b, scale = unit, b._replace(scale=of_result(a.scale, b.scale, scale)), unit
+        a_scale, b, scale = unit, b._replace(scale=result_factor(a.scale, b.scale, scale)), unit
     else:
-        a_scale = of_rows(a.scale)
-    return dmljax.quantized_linear_matrix_multiply(a.array, a_scale, of_rows(a.zero_point), *b, scale, zero_point)
+        a_scale = reshape_to_rows(a.scale)
+    return dmljax.quantized_linear_matrix_multiply(
+        a.array, a_scale, reshape_to_rows(a.zero_point), *b, scale, zero_point
+    )
 
 
-def of_result(of_input: Array, of_weight: Array, of_output: Array) -> Array:
+def result_factor(of_input: Array, of_weight: Array, of_output: Array) -> Array:
     """The factor that rescales a sum of quantized products to the steps of the result.
 
     ONNX does not say how it is rounded. Its reference and ONNX Runtime use one factor per output; DirectML multiplies
@@ -113,7 +115,7 @@ def _determinant(x: Array) -> Array:
     return determinant.astype(x.dtype)
 
 
-@contributed("Inverse")
+@handles_contrib("Inverse")
 def _inverse(x: Matrices) -> Array:
     inverse: Array = jnp.linalg.inv(x.astype(promote(x.dtype, jnp.float32)))
     return inverse.astype(x.dtype)
@@ -148,21 +150,21 @@ def _matrices(x: Array, *, is_transposed: int, is_batch_last: int) -> Array:
     return x.swapaxes(-1, -2) if is_transposed and x.ndim > 1 else x
 
 
-@contributed("FusedMatMul", "TransposeMatMul")
+@handles_contrib("FusedMatMul", "TransposeMatMul")
 def _fused_matmul(a: Array, b: Array, *, product: _ProductAttributes) -> Array:
     a = _matrices(a, is_transposed=product.transA, is_batch_last=product.transBatchA)
     b = _matrices(b, is_transposed=product.transB, is_batch_last=product.transBatchB)
     return float_product(a, b, product.alpha)
 
 
-@contributed("FusedMatMulActivation")
+@handles_contrib("FusedMatMulActivation")
 def _fused_matmul_activation(
     a: Array, b: Array, *, activation: str, numbers: _ActivationNumbers, product: _ProductAttributes
 ) -> Array:
     return activate(_fused_matmul(a, b, product=product), activation, numbers.by_name())
 
 
-@contributed("FusedGemm")
+@handles_contrib("FusedGemm")
 def _fused_gemm(
     a: Array,
     b: Array,
@@ -175,12 +177,12 @@ def _fused_gemm(
     return activate(float_gemm(a, b, c, product), activation, numbers.by_name())
 
 
-@contributed("GemmFastGelu")
+@handles_contrib("GemmFastGelu")
 def _product_with_fast_gelu(x: Array, weight: Array, bias: Array | None = None) -> Array:
     return gelu(add_arrays(float_product(x, weight), bias), approximate="tanh")
 
 
-@contributed("MulInteger")
+@handles_contrib("MulInteger")
 def _integer_product(a: Array, a_zero_point: Array | None, b: Array, b_zero_point: Array | None = None) -> Array:
     left, right = (
         x.astype(jnp.int32) - (0 if zero is None else zero.astype(jnp.int32).reshape(()))
@@ -189,7 +191,7 @@ def _integer_product(a: Array, a_zero_point: Array | None, b: Array, b_zero_poin
     return dmljax.element_wise_multiply(left, right)
 
 
-@contributed("MatMulIntegerToFloat")
+@handles_contrib("MatMulIntegerToFloat")
 def _scaled_integer_matmul(
     a: Array,
     b: Array,
@@ -200,11 +202,11 @@ def _scaled_integer_matmul(
     bias: Array | None = None,
 ) -> Array:
     return dmljax.matrix_multiply_integer_to_float(
-        *(a, b, of_rows(a_scale), b_scale), of_rows(a_zero_point), b_zero_point, bias
+        *(a, b, reshape_to_rows(a_scale), b_scale), reshape_to_rows(a_zero_point), b_zero_point, bias
     )
 
 
-@contributed("DynamicQuantizeMatMul")
+@handles_contrib("DynamicQuantizeMatMul")
 def _dynamically_quantized_matmul(
     a: Array, b: Array, b_scale: Array, b_zero_point: Array | None = None, bias: Array | None = None
 ) -> Array:

@@ -25,25 +25,25 @@ def reduce_axes(function: directml.ReduceFunction, x: Array, axes: Sequence[int]
     if not len(chosen):  # reduce each element by itself
         return reduce_axes(function, x[..., None], (-1,), 0)
     if any(isinstance(size, int) and size == 0 for size in x.shape):
-        return _of_nothing(function, x, tuple(chosen), bool(keepdims))
-    result = _of_numbers(function, x, tuple(chosen))
+        return _reduce_empty(function, x, tuple(chosen), bool(keepdims))
+    result = _reduce_numbers(function, x, tuple(chosen))
     return result if keepdims else result.reshape([size for i, size in enumerate(x.shape) if i not in chosen])
 
 
-def _of_numbers(function: directml.ReduceFunction, x: Array, axes: tuple[int, ...]) -> Array:
+def _reduce_numbers(function: directml.ReduceFunction, x: Array, axes: tuple[int, ...]) -> Array:
     """Reduces axes to size 1 in the input's type; DirectML has no means, roots and logarithms of integers."""
     if function is directml.ReduceFunction.AVERAGE and x.dtype.kind in "iu":
         count = number(math.prod(x.shape[axis] for axis in axes), x.dtype)
         return dmljax.element_wise_divide(dmljax.reduce(x, function=directml.ReduceFunction.SUM, axes=axes), count)
     numbers = x.astype(jnp.uint8) if x.dtype == bool else x
-    numbers = numbers.astype(jnp.float32) if function in _OF_FLOATS and x.dtype.kind in "iu" else numbers
+    numbers = numbers.astype(jnp.float32) if function in _FLOAT_FUNCTIONS and x.dtype.kind in "iu" else numbers
     return dmljax.reduce(numbers, function=function, axes=axes).astype(x.dtype)
 
 
-_OF_FLOATS = {directml.ReduceFunction[name] for name in ("L2", "LOG_SUM", "LOG_SUM_EXP")}
+_FLOAT_FUNCTIONS = {directml.ReduceFunction[name] for name in ("L2", "LOG_SUM", "LOG_SUM_EXP")}
 
 
-def _of_nothing(function: directml.ReduceFunction, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+def _reduce_empty(function: directml.ReduceFunction, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
     """The result of reducing empty tensors, which DirectML does not have: the neutral element.
 
     The mean of no elements is 0, as in ONNX Runtime and for the empty bags of PyTorch's EmbeddingBag.
@@ -72,7 +72,7 @@ def _fold_reduction(
     return np.asarray(compute_known(function, x, axis=chosen, keepdims=bool(keepdims)), x.dtype)
 
 
-def _of_input(reduced: Callable[..., Any]) -> Callable[..., Any]:
+def _read_axes(reduced: Callable[..., Any]) -> Callable[..., Any]:
     def run(x: Array, axes: Known | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Any:
         chosen = () if axes is None else as_sizes(axes)
         return reduced(x, chosen if chosen or noop_with_empty_axes else None, keepdims)
@@ -93,11 +93,11 @@ _FUNCTIONS: tuple[tuple[str, directml.ReduceFunction, Callable[..., Known] | Non
     ("ReduceSumSquare", directml.ReduceFunction.SUM_SQUARE, None),
 )
 for _operator, _function, _fold in _FUNCTIONS:
-    _of_arrays = functools.partial(reduce_axes, _function)
-    _of_known = functools.partial(_fold_reduction, _fold) if _fold else None
+    _reduce = functools.partial(reduce_axes, _function)
+    _fold_known = functools.partial(_fold_reduction, _fold) if _fold else None
     # The axes are an attribute before this version, and an input from it on.
     _since = 13 if _operator == "ReduceSum" else 18
-    handles(_operator, since=_since, fold=_of_known and _of_input(_of_known))(_of_input(_of_arrays))
+    handles(_operator, since=_since, fold=_fold_known and _read_axes(_fold_known))(_read_axes(_reduce))
     takes_attributes(_operator, since=1, axes=Sequence[int] | None)
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import dmljax
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.foundation.sharding import shard_along
-from dmljax.lowerings.numbers.few_bits import Weights, dequantize, product_with, unpack
+from dmljax.lowerings.numbers.few_bits import Weights, dequantize, multiply_by_weights, unpack
 from dmljax.lowerings.numbers.products import matrix_product
-from dmljax.onnx.handlers.registry import contributed, one_of
+from dmljax.onnx.handlers.registry import handles_contrib, look_up
 from dmljax.onnx.handlers.signatures import Vector, Vectors
 from dmljax.onnx.nodes.data.shapes import normalize_axis
 from dmljax.onnx.values.types import Array, DType, Elements
@@ -16,7 +16,7 @@ from dmljax.onnx.values.types import Array, DType, Elements
 # ruff: noqa: N803  # attributes are spelled as ONNX Runtime has them
 
 
-@contributed("MatMulNBits")
+@handles_contrib("MatMulNBits")
 def _matmul_of_few_bits(
     a: Array,
     b: Array,
@@ -46,7 +46,7 @@ def _matmul_of_few_bits(
     else:
         zeros = zero_points.reshape(N, blocks)
     if groups is None:
-        product = product_with(a, Weights(codes, scales, zeros), bits)
+        product = multiply_by_weights(a, Weights(codes, scales, zeros), bits)
     else:  # the block of each row, regardless of its position
         places = groups.astype(jnp.int32)
         numbers = unpack(codes, bits).reshape(N, -1, 1)[:, :K]
@@ -60,7 +60,7 @@ def _matmul_of_few_bits(
 NO_ZEROS = np.zeros((1, 1), np.float32)  # of blocks whose numbers have no zero point
 
 
-def in_blocks(numbers: Array, scales: Array, zeros: Array | Elements, size: int, dtype: DType) -> Array:
+def dequantize_blocks(numbers: Array, scales: Array, zeros: Array | Elements, size: int, dtype: DType) -> Array:
     """Dequantizes rows of numbers, `size` of which share a scale and a zero point, by way of float32."""
     rows, count = numbers.shape
     if missing := scales.shape[1] * size - count:
@@ -79,7 +79,7 @@ _NF4 = (
 _TABLES = {"0": (*_FP4, *(-number for number in _FP4)), "1": _NF4}
 
 
-@contributed("MatMulBnb4")
+@handles_contrib("MatMulBnb4")
 def _matmul_of_tables(
     a: Array,
     b: Vector,
@@ -94,13 +94,13 @@ def _matmul_of_tables(
 ) -> Array:
     if min(K, N, block_size) < 1:
         raise InvalidDesc(Problem((), "K, N and block_size must be at least 1", f"{K}, {N} and {block_size}"))
-    table = jnp.asarray(np.array(one_of("quant_type", str(quant_type), _TABLES), np.float32))
+    table = jnp.asarray(np.array(look_up("quant_type", str(quant_type), _TABLES), np.float32))
     places = jnp.stack([b >> 4, b & 15], -1).reshape(-1)[: N * K].astype(jnp.int32)  # high bits first
-    weight = in_blocks(table[places][None], largest[None], NO_ZEROS, block_size, a.dtype)
+    weight = dequantize_blocks(table[places][None], largest[None], NO_ZEROS, block_size, a.dtype)
     return dmljax.gemm(a, weight.reshape(N, K), None, transpose_b=bool(transB))
 
 
-@contributed("GatherBlockQuantized")
+@handles_contrib("GatherBlockQuantized")
 def _gather_of_blocks(
     x: Vectors,
     indices: Array,

@@ -7,9 +7,9 @@ from jax import lax
 import dmljax
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.lowerings.numbers.few_bits import unpack
-from dmljax.onnx.handlers.registry import contributed
+from dmljax.onnx.handlers.registry import handles_contrib
 from dmljax.onnx.handlers.signatures import Matrices, Matrix, Number, Vector
-from dmljax.onnx.nodes.quantized.few_bits import NO_ZEROS, in_blocks
+from dmljax.onnx.nodes.quantized.few_bits import NO_ZEROS, dequantize_blocks
 from dmljax.onnx.values.types import Array
 
 _E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
@@ -21,10 +21,10 @@ def _scale_blocks(numbers: Array, scales: Array, block: int) -> Array:
     if block < 1 or scales.shape != (numbers.shape[0], -(-count // block)):
         rule = f"must have a scale for each block of {block} along the {count} columns of the weight"
         raise InvalidDesc(Problem("block_size", rule, scales.shape))
-    return in_blocks(numbers.astype(jnp.float32), scales, NO_ZEROS, block, np.dtype(np.float32))
+    return dequantize_blocks(numbers.astype(jnp.float32), scales, NO_ZEROS, block, np.dtype(np.float32))
 
 
-@contributed("MatMulBlockQuantizedFp8Weight")
+@handles_contrib("MatMulBlockQuantizedFp8Weight")
 def _matmul_of_8_bits(
     a: Matrices,
     b: Matrix,
@@ -42,7 +42,7 @@ def _matmul_of_8_bits(
     return dmljax.gemm(a, weight.astype(a.dtype), bias, transpose_b=True)
 
 
-@contributed("MatMulBlockQuantizedFp4Weight")
+@handles_contrib("MatMulBlockQuantizedFp4Weight")
 def _matmul_of_4_bits(
     a: Matrices,
     b: Matrix,

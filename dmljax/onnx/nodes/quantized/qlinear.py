@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 import dmljax
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.handlers.registry import MICROSOFT, REGISTRY, contributed, make_handler
+from dmljax.onnx.handlers.registry import MICROSOFT, REGISTRY, handles_contrib, make_handler
 from dmljax.onnx.handlers.signatures import (
     ConvolutionAttributes,
     PoolingAttributes,
@@ -19,9 +19,9 @@ from dmljax.onnx.handlers.signatures import (
 )
 from dmljax.onnx.nodes.data.shapes import normalize_axis
 from dmljax.onnx.nodes.images import windows
-from dmljax.onnx.nodes.images.channels_last import of_last_channels
+from dmljax.onnx.nodes.images.channels_last import apply_to_channels_last
 from dmljax.onnx.nodes.numbers.elementwise import add_arrays
-from dmljax.onnx.nodes.numbers.products import of_result, of_rows
+from dmljax.onnx.nodes.numbers.products import reshape_to_rows, result_factor
 from dmljax.onnx.values.types import Array, DType
 
 # ruff: noqa: N803  # attributes are spelled as ONNX Runtime has them
@@ -36,7 +36,7 @@ def _quantize(x: Array, scale: Array, zero_point: Array | None, dtype: DType) ->
     return dmljax.element_wise_quantize_linear(x, scale, zero_point, dtype=dtype)
 
 
-def _of_quantized(operator: str) -> Callable[[Callable[..., Array]], Callable[..., Array]]:
+def _handles_quantized(operator: str) -> Callable[[Callable[..., Array]], Callable[..., Array]]:
     """Registers a function as the handler for a quantized array, dequantizing before and quantizing after it."""
 
     def register(function: Callable[..., Array]) -> Callable[..., Array]:
@@ -52,15 +52,15 @@ def _of_quantized(operator: str) -> Callable[[Callable[..., Array]], Callable[..
     return register
 
 
-_of_quantized("QLinearSigmoid")(lambda x: dmljax.activation_sigmoid(x))
+_handles_quantized("QLinearSigmoid")(lambda x: dmljax.activation_sigmoid(x))
 
 
-@_of_quantized("QLinearLeakyRelu")
+@_handles_quantized("QLinearLeakyRelu")
 def _leaky_relu(x: Array, *, alpha: float = 0.01) -> Array:
     return dmljax.activation_leaky_relu(x, alpha)
 
 
-@_of_quantized("QLinearSoftmax")
+@_handles_quantized("QLinearSoftmax")
 def _softmax(x: Array, *, axis: int = -1, opset: int) -> Array:
     if opset >= 13:
         return dmljax.activation_softmax1(x, axes=axis)
@@ -68,17 +68,17 @@ def _softmax(x: Array, *, axis: int = -1, opset: int) -> Array:
     return dmljax.activation_softmax1(rows, axes=-1).reshape(x.shape)
 
 
-@_of_quantized("QLinearReduceMean")
+@_handles_quantized("QLinearReduceMean")
 def _mean(x: Array, *, axes: Sequence[int], keepdims: int) -> Array:
     return jnp.mean(x, axis=tuple(axes), keepdims=bool(keepdims))
 
 
-@contributed("QLinearAdd")
+@handles_contrib("QLinearAdd")
 def _quantized_sum(a: Quantized, b: Quantized, scale: Array, zero_point: Array | None = None) -> Array:
     return dmljax.element_wise_quantized_linear_add(*a, *b, scale, zero_point)
 
 
-@contributed("QLinearMul")
+@handles_contrib("QLinearMul")
 def _quantized_product(a: Quantized, b: Quantized, scale: Array, zero_point: Array | None = None) -> Array:
     steps = dmljax.element_wise_divide(dmljax.element_wise_multiply(dequantize(a), dequantize(b)), scale)
     if zero_point is not None:  # ONNX Runtime adds it before rounding
@@ -86,7 +86,7 @@ def _quantized_product(a: Quantized, b: Quantized, scale: Array, zero_point: Arr
     return _quantize(steps, jnp.ones((), steps.dtype), None, a.array.dtype)
 
 
-@contributed("QLinearConcat")
+@handles_contrib("QLinearConcat")
 def _quantized_concatenation(scale: Array, zero_point: Array, *inputs: Array, axis: int) -> Array:
     if len(inputs) % 3:
         raise InvalidDesc(Problem("inputs", "must come in threes: array, scale, zero point", len(inputs)))
@@ -94,13 +94,13 @@ def _quantized_concatenation(scale: Array, zero_point: Array, *inputs: Array, ax
     return _quantize(dmljax.join(parts, axis=axis), scale, zero_point, zero_point.dtype)
 
 
-@contributed("QLinearWhere")
+@handles_contrib("QLinearWhere")
 def _quantized_choice(condition: Array, x: Quantized, y: Quantized, scale: Array, zero_point: Array) -> Array:
     choice = dmljax.element_wise_if(condition, dequantize(x), dequantize(y))
     return _quantize(choice, scale, zero_point, x.array.dtype)
 
 
-@contributed("QGemm")
+@handles_contrib("QGemm")
 def _quantized_gemm(
     a: QuantizedMatrix,
     b: QuantizedMatrix,
@@ -113,14 +113,14 @@ def _quantized_gemm(
     transB: int = 0,
 ) -> Array:
     left, right = a.array.T if transA else a.array, b.array.T if transB else b.array
-    total = add_arrays(dmljax.matrix_multiply_integer(left, right, of_rows(a.zero_point), b.zero_point), c)
+    total = add_arrays(dmljax.matrix_multiply_integer(left, right, reshape_to_rows(a.zero_point), b.zero_point), c)
     unit = jnp.ones((), a.scale.dtype)
-    factor = of_result(a.scale * alpha, b.scale, unit if scale is None else scale)
+    factor = result_factor(a.scale * alpha, b.scale, unit if scale is None else scale)
     result = dmljax.element_wise_multiply(total.astype(factor.dtype), factor)
     return result if scale is None else _quantize(result, unit, zero_point, a.array.dtype)
 
 
-@contributed("QLinearAveragePool")
+@handles_contrib("QLinearAveragePool")
 def _quantized_average_pool(
     x: QuantizedImages,
     scale: Array,
@@ -137,10 +137,10 @@ def _quantized_average_pool(
     averages = functools.partial(
         windows.average_pool, window=window, count_include_pad=count_include_pad, average=average, padding_value=nothing
     )
-    return of_last_channels(averages, x.array, channels_last)
+    return apply_to_channels_last(averages, x.array, channels_last)
 
 
-@contributed("QLinearGlobalAveragePool")
+@handles_contrib("QLinearGlobalAveragePool")
 def _quantized_global_average_pool(
     x: QuantizedImages, scale: Array, zero_point: Array, *, channels_last: int = 0
 ) -> Array:
@@ -148,10 +148,10 @@ def _quantized_global_average_pool(
         quantized = x._replace(array=image)
         return dmljax.quantized_linear_average_pooling(*quantized, scale, zero_point, window_sizes=image.shape[2:])
 
-    return of_last_channels(average, x.array, channels_last)
+    return apply_to_channels_last(average, x.array, channels_last)
 
 
-@contributed("QLinearConv")
+@handles_contrib("QLinearConv")
 def _quantized_convolution(
     x: QuantizedImages,
     filter: QuantizedImages,
@@ -166,4 +166,4 @@ def _quantized_convolution(
         quantized = x._replace(array=image)
         return windows.quantized_convolution(quantized, filter, scale, zero_point, bias, window=window)
 
-    return of_last_channels(convolution, x.array, channels_last)
+    return apply_to_channels_last(convolution, x.array, channels_last)

@@ -44,14 +44,14 @@ def quantize_linear(
     scale = _spread(scale, x, axis, block_size).astype(x.dtype)
     zero_point = None if zero_point is None else _spread(zero_point, x, axis, block_size)
     if dtype not in _QUANTIZED:
-        return _in_small_type(x, scale, zero_point, dtype, saturate)
+        return _quantize_to_small_type(x, scale, zero_point, dtype, saturate)
     return dmljax.quantize(x, scale, zero_point, dtype=dtype)
 
 
 _QUANTIZED = INTEGERS | INTEGERS_4  # by DirectML's operators
 
 
-def _in_small_type(x: Array, scale: Array, zero_point: Array | None, dtype: DType, saturate: int) -> Array:
+def _quantize_to_small_type(x: Array, scale: Array, zero_point: Array | None, dtype: DType, saturate: int) -> Array:
     """Quantizes to a type that DirectML does not have: 2-bit integers, and floats of 4 and 8 bits."""
     wide = x.astype(jnp.float32) / _repeat_blocks(scale, x.shape)
     more = _repeat_blocks(zero_point, x.shape)
