@@ -260,7 +260,7 @@ class _Call:
             results = self._convert(values, statics)
             numbers = {i: number for i, number in enumerate(results) if type(number) not in JAX_ARRAYS}
             arrays = [value for value in values if type(value) in JAX_ARRAYS]
-            if arrays and all(map(_is_free, arrays)):
+            if arrays and all(map(_is_uncommitted, arrays)):
                 numbers = {i: _put_on_device(number) for i, number in numbers.items()}
             if len(self.numbers) >= _MAX_NUMBERS:
                 self.numbers.clear()
@@ -295,7 +295,7 @@ def _key(values: Sequence[Any], statics: tuple[Any, ...]) -> tuple[Any, ...] | N
 def _key_of(value: Any) -> tuple[Any, ...] | None:
     value_type = type(value)
     if value_type in JAX_ARRAYS:
-        return (value.dtype, value.weak_type, value.sharding if _is_free(value) else None)
+        return (value.dtype, value.weak_type, value.sharding if _is_uncommitted(value) else None)
     if value_type is float:
         return (value_type, value, math.copysign(1, value))  # -0.0 equals 0.0
     if value_type is int or value is None:
@@ -306,7 +306,7 @@ def _key_of(value: Any) -> tuple[Any, ...] | None:
     return (value_type, value.tobytes()) if isinstance(value, np.generic) else None
 
 
-def _is_free(value: jax.Array) -> bool:
+def _is_uncommitted(value: jax.Array) -> bool:
     """Whether JAX may move an array: it is then on the default device, where numbers may also be put."""
     return not isinstance(value, jax.core.Tracer) and not value.committed
 

@@ -23,7 +23,7 @@ def documentation(function: Callable[..., Any], signature: inspect.Signature, ki
     """Returns the docstring of a function with a line for each argument and for its result, before its examples."""
     if not function.__doc__:  # under `python -OO`
         return ""
-    lines, paragraphs = _lines_for(function), _paragraphs(function)
+    lines, paragraphs = _collect_lines(function), _paragraphs(function)
     entries = [
         _wrap_entry(f"{name} ({_type_of(parameter, kinds)}): ", lines.get(name, ""))
         for name, parameter in signature.parameters.items()
@@ -92,12 +92,12 @@ def _paragraphs(function: Callable[..., Any]) -> list[str]:
     return [*paragraphs[:end], *shared, *paragraphs[end:]]
 
 
-def _lines_for(function: Callable[..., Any]) -> dict[str, str]:
+def _collect_lines(function: Callable[..., Any]) -> dict[str, str]:
     family, other = function.__globals__, _find_reference(function)
     shared: dict[str, str] = {}
     for name in accumulate(family["__name__"].split("."), "{}.{}".format):
         shared |= _lines_of_module(name)
-    return shared | (_lines_for(other) if other else {}) | _lines_in(function.__doc__)
+    return shared | (_collect_lines(other) if other else {}) | _lines_in(function.__doc__)
 
 
 _REFERENCE = "Everything else is as in `"

@@ -109,7 +109,7 @@ def _check_folder(path: str, options: argparse.Namespace) -> int:
 
 def _describe_folder(settings: Any, weight_bytes: Mapping[str, int], cache_bytes: int) -> Iterator[str]:
     """Describes a language model, with a sentence per line."""
-    from dmljax.estimation.report import amount
+    from dmljax.estimation.report import format_amount
 
     heads = f"{settings.heads} heads, " if settings.heads else ""
     caches = f"{settings.key_heads} key heads of {settings.head_size}"
@@ -121,9 +121,9 @@ def _describe_folder(settings: Any, weight_bytes: Mapping[str, int], cache_bytes
         others = (f", {other.file.name} as {part}" for part, other in settings.others.items())
         yield f"models: {settings.file.name} to decode{''.join(others)}"
     if weight_bytes:
-        parts = join_words(f"{amount(size, 'B')} of {group}" for group, size in weight_bytes.items())
-        yield f"weights of {amount(sum(weight_bytes.values()), 'B')}: {parts}"
-        yield f"caches of {amount(cache_bytes, 'B')} for 1,000 tokens of a sequence"
+        parts = join_words(f"{format_amount(size, 'B')} of {group}" for group, size in weight_bytes.items())
+        yield f"weights of {format_amount(sum(weight_bytes.values()), 'B')}: {parts}"
+        yield f"caches of {format_amount(cache_bytes, 'B')} for 1,000 tokens of a sequence"
 
 
 def _check_model(path: str, options: argparse.Namespace) -> int:

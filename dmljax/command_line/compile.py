@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     from dmljax.command_line.models import require_file
     from dmljax.errors import within
     from dmljax.estimation import artifacts
-    from dmljax.estimation.placement import auto_types, sizes_of_mesh
+    from dmljax.estimation.placement import auto_axis_types, sizes_of_mesh
     from dmljax.foundation.checks import find_nonfinite
 
     jax.config.update("jax_platforms", "cpu")  # JAX would look for the chips of the compilers that are installed
@@ -73,7 +73,9 @@ def run(options: argparse.Namespace) -> int:
     artifacts.require_file(options.output)
     with within("compile"), _advise_sizes():
         sizes = sizes_of_mesh((), join_words(options.targets), count, dict(options.mesh) or None)
-        mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=auto_types(sizes)) if count > 1 else None
+        mesh = (
+            AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=auto_axis_types(sizes)) if count > 1 else None
+        )
         program = _program_to_serve(path, options, mesh)
         report(f"exporting {escape_controls(path)} for {join_words(platforms)}")
         artifact = artifacts.export_program(program, platforms, mesh)

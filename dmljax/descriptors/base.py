@@ -30,7 +30,7 @@ from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, all_checked, 
 from dmljax.foundation.checks import set_fields
 from dmljax.foundation.precision import full_precision
 from dmljax.foundation.scalars import Scalar, ScaleBias, Size2D
-from dmljax.foundation.sizes import Sizes, names_of_members, require_sizes, with_leading_ones
+from dmljax.foundation.sizes import Sizes, require_sizes, use_member_names, with_leading_ones
 from dmljax.text import did_you_mean, join_words
 from dmljax.types import DataType, FeatureLevel, HeaderEnum
 
@@ -388,9 +388,9 @@ class Operator(Lowerable):
         if is_draft:
             arguments.pop("output_sizes", None)
         infer, outputs = type(self).infer, self.leaves(is_input=False)
-        with names_of_members(self.argument_paths(), has_leading_ones=self.has_leading_ones):
+        with use_member_names(self.argument_paths(), has_leading_ones=self.has_leading_ones):
             all_checked(*(partial(require_sizes, field, sizes[field], shape) for field, shape in natural.items()))
-            sizes_of_outputs = infer(**_take(infer, arguments))
+            sizes_of_outputs = infer(**_select_arguments(infer, arguments))
         sizes_of_outputs = getattr(sizes_of_outputs, "sizes", sizes_of_outputs)
         sizes_by_key: dict[str, Any] = {}
         for leaf in outputs:
@@ -430,7 +430,7 @@ class Operator(Lowerable):
         output_arguments = (
             {"dtype": outputs[0].tensor.dtype, "output_sizes": outputs[0].tensor.sizes} if outputs else {}
         )
-        arguments = _take(type(self).function, values | output_arguments)
+        arguments = _select_arguments(type(self).function, values | output_arguments)
         return arguments | {name: derive(self) for name, derive in self.derived.items()}
 
     def compute(self, **inputs: Any) -> Any:
@@ -468,7 +468,7 @@ class Operator(Lowerable):
         return len(self.leaves(is_input=True))
 
     def compiled(self) -> Callable[..., Any]:
-        return _compile(self._without_layout())
+        return _compile(self._pack())
 
     def binder(self) -> Bind:
         return functools.partial(bind_arrays, self.short_name.lower(), self._counts(), self.leaves(is_input=True))
@@ -495,9 +495,9 @@ class Operator(Lowerable):
             if value is not None
         }
 
-    def _without_layout(self: Self) -> Self:
+    def _pack(self: Self) -> Self:
         """Returns the desc with packed tensors, so that equal computations are equal descs."""
-        if all(_is_bare(leaf.tensor) for leaf in self.leaves()):
+        if all(_has_no_layout(leaf.tensor) for leaf in self.leaves()):
             return self
 
         def bare(value: Any) -> Any:
@@ -550,7 +550,7 @@ def _outputs(desc: Operator, result: Any) -> Any:
     return desc.Outputs(*(None if getattr(desc, field) is None else next(present) for field in desc.Outputs._fields))
 
 
-def _take(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
+def _select_arguments(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments that a function takes."""
     return {name: value for name, value in arguments.items() if name in _parameters(function)}
 
@@ -564,7 +564,7 @@ def _sizes(value: TensorDesc | tuple[TensorDesc, ...] | None) -> Any:
     return tuple(map(_sizes, value)) if isinstance(value, tuple) else None if value is None else value.sizes
 
 
-def _is_bare(tensor: TensorDesc) -> bool:
+def _has_no_layout(tensor: TensorDesc) -> bool:
     """Whether a tensor has a type and sizes only."""
     layout = tensor.strides, tensor.flags, tensor.total_tensor_size_in_bytes, tensor.guaranteed_base_offset_alignment
     return not any(layout)

@@ -117,13 +117,13 @@ class Activation(Operator):
         """The level since which it can be fused into operators of the type `operator`; None if it cannot."""
         return min(cls.support) if cls.fused_into is None else cls.fused_into.get(operator)
 
-    def _missing(self) -> Iterator[Problem]:
+    def _missing_tensors(self) -> Iterator[Problem]:
         for field in ("input", "output"):
             if getattr(self, field) is None:
                 yield Problem(self.member(field).name, "must be given, unless the activation is fused", "none")
 
     rules = page_rules(
-        Rule("{input} and {output} are given, unless the activation is fused into another operator.", _missing),
+        Rule("{input} and {output} are given, unless the activation is fused into another operator.", _missing_tensors),
         same_type_and_sizes("input", "output"),
     )
     attribute_rules: ClassVar[tuple[Rule, ...]] = ()  # which also hold for fused activations
@@ -178,7 +178,7 @@ class FusableInto:
 
     def __call__(self, where: Where, value: Any) -> Activation:
         if isinstance(value, Operator):
-            return self._accept(where, value)
+            return self._require_activation(where, value)
         function, numbers = (value.func, value.keywords) if isinstance(value, partial) else (value, {})
         name = function if isinstance(function, str) else getattr(function, "__name__", "")
         known = _activations(self.operator)
@@ -190,7 +190,7 @@ class FusableInto:
         hint = did_you_mean(name, known) if name else ""
         raise (InvalidDesc if isinstance(value, str) else InvalidType)(Problem(where, rule, show(value) + hint))
 
-    def _accept(self, where: Where, value: Operator) -> Activation:
+    def _require_activation(self, where: Where, value: Operator) -> Activation:
         tensors = value.tensors()
         if not isinstance(value, Activation) or tensors or value.fused_since(self.operator) is None:
             got = f"{type(value).type} with {join_words(tensors)}" if tensors else type(value).type

@@ -5,7 +5,15 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any
 
 from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Operator, operator_called
-from dmljax.descriptors.members import Array, MemberKind, Several, check_count, json_given, json_object, json_string
+from dmljax.descriptors.members import (
+    Array,
+    MemberKind,
+    Several,
+    check_count,
+    json_object,
+    json_string,
+    require_json_value,
+)
 from dmljax.descriptors.validation import require_lowerable
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside, within
 from dmljax.text import did_you_mean, show
@@ -60,7 +68,7 @@ def members_from_json(
         with scope():
             value = fields.get(member.name)
             if not member.is_optional:
-                json_given(member.name, value)
+                require_json_value(member.name, value)
             if value is not None:
                 read = member.kind.from_json(member.name, value, data_type)
                 value = member.kind.coerce(member.name, read, data_type)

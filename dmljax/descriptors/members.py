@@ -87,7 +87,7 @@ class Tensor(MemberKind):
 
     def coerce(self, name: Where, value: Any, data_type: DataType | None) -> TensorDesc:
         if not isinstance(value, TensorDesc):
-            raise InvalidType(Problem(name, "must be a TensorDesc", type(value).__name__, remedy=_desc_like(value)))
+            raise InvalidType(Problem(name, "must be a TensorDesc", type(value).__name__, remedy=_suggest_desc(value)))
         return value
 
     def to_json(self, value: TensorDesc) -> dict[str, Any]:
@@ -112,7 +112,7 @@ class Tensor(MemberKind):
         with inside(place):
             data_type, sizes, *each_flag = all_checked(
                 lambda: json_enum(DataType, "DataType", fields.get("DataType")),
-                lambda: uints("Sizes", json_given("Sizes", fields.get("Sizes"))),
+                lambda: uints("Sizes", require_json_value("Sizes", fields.get("Sizes"))),
                 *checks_of_flags(TensorFlags, "Flags", [] if flags is None else flags),
             )
             # As in a C program, DimensionCount says how much of the arrays counts.
@@ -131,7 +131,7 @@ class Tensor(MemberKind):
             )
 
 
-def _desc_like(value: Any) -> str | None:
+def _suggest_desc(value: Any) -> str | None:
     """Returns the TensorDesc to write instead of an array."""
     if not isinstance(value, jax.Array | np.ndarray) or not value.shape:
         return None
@@ -343,7 +343,9 @@ class Struct(MemberKind):
         place = path_of(where)
         members = json_object(place, value, self.fields)
         with inside(place):
-            return self.form(*(self.of.from_json(key, json_given(key, members.get(key)), None) for key in self.fields))
+            return self.form(
+                *(self.of.from_json(key, require_json_value(key, members.get(key)), None) for key in self.fields)
+            )
 
 
 # Annotations for the members of a desc
@@ -475,7 +477,7 @@ def check_count(name: str, count: Any, array: str, length: int) -> None:
         raise InvalidDesc(Problem(name, f"must be {length}, the length of {array}", count))
 
 
-def json_given(where: Where, value: Any) -> Any:
+def require_json_value(where: Where, value: Any) -> Any:
     """Returns `value` unless it is null, which counts as an absent field."""
     if value is None:
         raise InvalidDesc(Problem(where, "must be given", "none"))
@@ -484,7 +486,7 @@ def json_given(where: Where, value: Any) -> Any:
 
 def json_string(where: Where, value: Any) -> str:
     """Returns `value` if it is a string: the format names enumerators and never gives their numbers."""
-    json_given(where, value)
+    require_json_value(where, value)
     if not isinstance(value, str):
         raise InvalidType(Problem(where, "must be a name", show(value)))
     return value

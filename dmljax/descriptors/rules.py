@@ -8,7 +8,7 @@ from dmljax.descriptors.base import Operator, Rule, SizesRule
 from dmljax.descriptors.tensor import TensorDesc
 from dmljax.errors import InvalidDesc, Problem, Where
 from dmljax.foundation.scalars import Scalar, convert_exactly
-from dmljax.foundation.sizes import names_of_members
+from dmljax.foundation.sizes import use_member_names
 from dmljax.text import join_sizes, join_words
 from dmljax.types import INTEGERS
 
@@ -71,7 +71,7 @@ def name_members(fields: Sequence[str]) -> str:
     return join_words([f"{{{field}}}" for field in fields])
 
 
-def sizes_are(desc: Operator, field: str, sizes: tuple[int, ...]) -> Iterator[Problem]:
+def find_wrong_sizes(desc: Operator, field: str, sizes: tuple[int, ...]) -> Iterator[Problem]:
     """The Sizes of the tensor `field` are `sizes`."""
     actual = getattr(desc, field).sizes
     if actual != sizes:
@@ -93,7 +93,7 @@ def require_rule(sentence: str, check: Callable[[Any], object], rule: type[Rule]
     """Makes a rule of a check that raises an error, as functions do."""
 
     def refuse(desc: Operator) -> None:
-        with names_of_members(desc.argument_paths(), has_leading_ones=desc.has_leading_ones):
+        with use_member_names(desc.argument_paths(), has_leading_ones=desc.has_leading_ones):
             check(desc)
 
     return rule(sentence, lambda desc: _refusals(refuse, desc))
@@ -107,10 +107,10 @@ def require_sizes_rule(sentence: str, check: Callable[[Any], object]) -> Rule:
 def infer_rules(*sentences: str) -> tuple[Rule, ...]:
     """The rules that the operator's `infer` checks together, in as many sentences as needed."""
     *others, last = sentences
-    return (*(Rule(sentence, lambda desc: ()) for sentence in others), SizesRule(last, _misfits))
+    return (*(Rule(sentence, lambda desc: ()) for sentence in others), SizesRule(last, _find_size_misfits))
 
 
-def _misfits(desc: Operator) -> Iterator[Problem]:
+def _find_size_misfits(desc: Operator) -> Iterator[Problem]:
     try:
         sizes = desc.inferred_sizes()
     except InvalidDesc as error:
@@ -170,7 +170,7 @@ def _find_wrong_axes(desc: Any) -> Iterator[Problem]:
 DISTINCT_AXES = Rule("Axes names one or more different dimensions of {input}.", _find_wrong_axes)
 
 
-def _misfits_of_scale_bias(desc: Any) -> Iterator[Problem]:
+def _find_scale_bias_misfits(desc: Any) -> Iterator[Problem]:
     # The pages do not say what 1.5 would do to an integer.
     if desc.input is None or desc.scale_bias is None or desc.input.dtype not in INTEGERS:
         return
@@ -180,7 +180,7 @@ def _misfits_of_scale_bias(desc: Any) -> Iterator[Problem]:
 
 SCALE_BIAS_FITS = Rule(
     "If {input}.DataType is an integer type, both numbers of ScaleBias are integers that the type can hold.",
-    _misfits_of_scale_bias,
+    _find_scale_bias_misfits,
 )
 
 

@@ -95,7 +95,7 @@ def functions_called(name: str) -> list[str]:
     >>> functions_called("LeakyRelu"), functions_called("pow"), functions_called("relu7")
     (['activation_leaky_relu'], ['element_wise_pow', 'element_wise_constant_pow'], [])
     """
-    functions, (whole, last) = _elsewhere()["functions"], _with_library(name)
+    functions, (whole, last) = _foreign_names()["functions"], _with_library(name)
     if whole in functions and whole != last:
         return functions[whole].split()
     elsewhere = f"{functions.get(last, '')} {_purposes().get(last, '')}"
@@ -110,7 +110,7 @@ def call_for(name: str) -> str | None:
     ('jnp.transpose(x, axes)', 'element_wise_clip(x, 0, 6)', None)
     """
     whole, last = _with_library(name)
-    return None if whole != last and whole in _elsewhere()["functions"] else _elsewhere()["calls"].get(last)
+    return None if whole != last and whole in _foreign_names()["functions"] else _foreign_names()["calls"].get(last)
 
 
 def _with_library(name: str) -> tuple[str, str]:
@@ -151,7 +151,7 @@ def _score(word: str, function: str) -> int:
 def _texts() -> dict[str, tuple[set[str], set[str], set[str]]]:
     """Returns the words of each function: in its name, in its names elsewhere and its purposes, and in its summary."""
     elsewhere: dict[str, list[str]] = {function: [] for function in _functions()}
-    for name, functions in (*_elsewhere()["functions"].items(), *PURPOSES.items()):
+    for name, functions in (*_foreign_names()["functions"].items(), *PURPOSES.items()):
         for function in functions.split():
             elsewhere[function].append(name)
     return {
@@ -191,7 +191,7 @@ def hint(name: str) -> str:
 
 
 @functools.cache
-def _elsewhere() -> dict[str, dict[str, str]]:
+def _foreign_names() -> dict[str, dict[str, str]]:
     """The functions by their names in other libraries, as listed on the operators' pages, and calls for other names."""
     return json.loads((resources.files("dmljax.descriptors") / "foreign_names.json").read_text())  # type: ignore[no-any-return]
 

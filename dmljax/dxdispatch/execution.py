@@ -111,7 +111,7 @@ class Execution:
             if key not in self._compiled:
                 is_network = isinstance(desc, SizedNetwork)
                 self._compiled[key] = (
-                    _call_network(desc, self.device) if is_network else _with_constants(entry, self.device)
+                    _call_network(desc, self.device) if is_network else _compile_with_constants(entry, self.device)
                 )
             return self._compiled[key]
 
@@ -248,7 +248,7 @@ def _compile_operator(desc: Operator, device: jax.Device, x64: bool) -> Any:
     return _compile(Dispatchable(desc), device)
 
 
-def _with_constants(dispatchable: Dispatchable, device: jax.Device) -> Any:
+def _compile_with_constants(dispatchable: Dispatchable, device: jax.Device) -> Any:
     """Compiles a graph, and puts its constants on the device."""
     graph: Any = dispatchable.desc
     with jax.default_device(device):

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from dmljax.descriptors.members import json_string
 from dmljax.descriptors.tensor import TensorDesc
 from dmljax.errors import InvalidDesc, Problem, require, unusable_file
-from dmljax.foundation.files import open_file, open_replacement, pillow
+from dmljax.foundation.files import import_pillow, open_file, open_replacement
 from dmljax.text import one_line, reason_of, show
 from dmljax.types import INTEGER_4, INTEGERS_4, DataType
 
@@ -100,7 +100,7 @@ def _data_type_of(dtype: np.dtype[Any], path: Path) -> DataType:
 
 
 def _read_image(file: Any, path: Path, data_type: DataType, size: Sequence[int], at_most: int) -> NDArray[Any]:
-    image_module = pillow()
+    image_module = import_pillow()
     require((), data_type in _IMAGE_TYPES, "must be read as FLOAT32 or FLOAT16, because it is an image", data_type.name)
     rule = "must be scaled to resampleSize [1, channels, height, width] with 1, 3 or 4 channels"
     require((), not size or _is_image(size, tuple(_IMAGE_MODES)), rule, list(size))
@@ -217,4 +217,4 @@ def _image_of(values: NDArray[Any]) -> Any:
     # As in DxDispatch, the order of comparisons turns NaN into white, and the cast to integers truncates.
     pixels = np.maximum(np.float32(0), np.where(values < 1, values, np.ones((), values.dtype)).astype(np.float32))
     rows = (pixels[0].transpose(1, 2, 0) * np.float32(255)).astype(np.uint8)
-    return pillow().fromarray(rows[..., 0] if rows.shape[2] == 1 else rows, _IMAGE_MODES[rows.shape[2]])
+    return import_pillow().fromarray(rows[..., 0] if rows.shape[2] == 1 else rows, _IMAGE_MODES[rows.shape[2]])

@@ -9,9 +9,9 @@ from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 from dmljax.errors import require, within
 from dmljax.estimation.depth import PreparedByDepth, prepare_by_depth
-from dmljax.estimation.placement import MODEL_AXIS, ChipProgram, auto_types, place_arguments, sizes_of_mesh
+from dmljax.estimation.placement import MODEL_AXIS, ChipProgram, auto_axis_types, place_arguments, sizes_of_mesh
 from dmljax.estimation.programs import Prepared, bytes_on_a_chip
-from dmljax.estimation.report import Batch, Estimate, amount, largest_batch, remarks, side_by_side
+from dmljax.estimation.report import Batch, Estimate, format_amount, largest_batch, remarks, side_by_side
 from dmljax.estimation.targets import place_of
 from dmljax.foundation.checks import integer_in
 from dmljax.text import join_words, show
@@ -161,7 +161,7 @@ def _divide(leaf: Any, axes: Mapping[str, int], batch_axis: str | None) -> Any:
     spec = [batch_axis] * bool(leaf.ndim)
     if leaf.ndim == _CACHE and MODEL_AXIS in axes and leaf.shape[1] % axes[MODEL_AXIS] == 0:
         spec.append(MODEL_AXIS)
-    mesh = AbstractMesh(tuple(axes.values()), tuple(axes), axis_types=auto_types(axes))
+    mesh = AbstractMesh(tuple(axes.values()), tuple(axes), axis_types=auto_axis_types(axes))
     return leaf.update(sharding=NamedSharding(mesh, PartitionSpec(*spec)))
 
 
@@ -187,13 +187,13 @@ ROWS: Mapping[str, Callable[[Generation], str]] = {
     "compiles": lambda generation: (
         f"{sum(part.compile_seconds for part in generation.parts.values()):.1f} s" if generation.compiles else "no"
     ),
-    "weights": _cell(lambda generation: amount(generation.token.weight_bytes, "B")),
-    "caches": _cell(lambda generation: amount(generation.cache_bytes, "B")),
-    "peak memory": _cell(lambda generation: amount(generation.peak_bytes, "B")),
-    "  of": _cell(lambda generation: amount(generation.token.memory_bytes, "B")),
+    "weights": _cell(lambda generation: format_amount(generation.token.weight_bytes, "B")),
+    "caches": _cell(lambda generation: format_amount(generation.cache_bytes, "B")),
+    "peak memory": _cell(lambda generation: format_amount(generation.peak_bytes, "B")),
+    "  of": _cell(lambda generation: format_amount(generation.token.memory_bytes, "B")),
     "all prompts": _cell(lambda generation: f"{generation.prompt.seconds * 1e3:.3g} ms"),
     "a token of each": _cell(lambda generation: f"{generation.token.seconds * 1e3:.3g} ms"),
-    "tokens per second": _cell(lambda generation: amount(generation.tokens_per_second, "")),
-    "  and chip": _cell(lambda generation: amount(generation.tokens_per_second / generation.token.devices, "")),
+    "tokens per second": _cell(lambda generation: format_amount(generation.tokens_per_second, "")),
+    "  and chip": _cell(lambda generation: format_amount(generation.tokens_per_second / generation.token.devices, "")),
     "largest batch": _cell(lambda generation: str(generation.largest_batch)),
 }

@@ -49,7 +49,7 @@ def program_of(function: Any, inputs: tuple[Any, ...], weights: Any) -> ChipProg
         inputs = tuple(tensor.shape_dtype for tensor in function.tensors(is_input=True).values())
         function = lower(function)
     elif hasattr(function, "dispatchables"):
-        return _program_of_all({name: dispatchable.desc for name, dispatchable in function.dispatchables.items()})
+        return _join_programs({name: dispatchable.desc for name, dispatchable in function.dispatchables.items()})
     elif weights is None and hasattr(function, "apply") and hasattr(function, "weights"):
         apply = function.apply
         if getattr(function, "is_random", False):
@@ -86,7 +86,7 @@ def cast_program(program: ChipProgram, dtype: str | None) -> ChipProgram:
     return program._replace(weights=weights, inputs=inputs)
 
 
-def _program_of_all(descs: Mapping[str, Any]) -> ChipProgram:
+def _join_programs(descs: Mapping[str, Any]) -> ChipProgram:
     """Combines independent programs into a single program, in which each is a node with its name."""
     programs = {name: program_of(desc, (), None) for name, desc in descs.items()}
 
@@ -117,10 +117,10 @@ def place_arguments(program: ChipProgram, place: Place, mesh: Mapping[str, int] 
         weights, inputs = jax.tree.map(lambda leaf: _with_sharding(leaf, alone), (program.weights, program.inputs))
         return Placed(weights, inputs, alone)
     devices = np.array(place.devices).reshape(*sizes.values())
-    return Placed(*place_on_mesh(program, Mesh(devices, tuple(sizes), axis_types=auto_types(sizes)), specs), None)
+    return Placed(*place_on_mesh(program, Mesh(devices, tuple(sizes), axis_types=auto_axis_types(sizes)), specs), None)
 
 
-def auto_types(axes: Collection[Any]) -> tuple[AxisType, ...]:
+def auto_axis_types(axes: Collection[Any]) -> tuple[AxisType, ...]:
     """The axis types of a mesh whose shardings XLA chooses; JAX 0.12 has another default."""
     return (AxisType.Auto,) * len(axes)
 

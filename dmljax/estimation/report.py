@@ -150,11 +150,11 @@ def table(estimates: Sequence[Estimate], batches: Sequence[int | None] = (), wid
     ]
     lines = side_by_side(*_titles_and_columns(estimates, batches), width)
     for name, estimate in rows:
-        lines += _nodes(name, estimate, width)
+        lines += _format_nodes(name, estimate, width)
     return [*lines, *remarks(rows), *NOTE.splitlines()]
 
 
-def _nodes(name: str, estimate: Estimate, width: int | None) -> list[str]:
+def _format_nodes(name: str, estimate: Estimate, width: int | None) -> list[str]:
     nodes = estimate.nodes[:MOST]
     if not nodes:
         return []
@@ -217,7 +217,7 @@ def remarks(estimates: Iterable[tuple[str, Estimate]]) -> Iterator[str]:
         if estimate.reason:
             yield from (f"{name} does not compile: {estimate.reason}", "")
         elif not estimate.fits:
-            need, room = amount(estimate.peak_bytes, "B"), amount(estimate.memory_bytes, "B")
+            need, room = format_amount(estimate.peak_bytes, "B"), format_amount(estimate.memory_bytes, "B")
             yield from (f"{name} does not fit in memory: {need} needed, {room} available ({LESS_MEMORY})", "")
         if estimate.called:
             yield from (f"{name}: kernels called: {', '.join(estimate.called)}", "")
@@ -237,7 +237,7 @@ def _share(seconds: float, estimate: Estimate) -> str:
     return f"{seconds / estimate.seconds:.0%}" if seconds else ""
 
 
-def amount(value: float, unit: str) -> str:
+def format_amount(value: float, unit: str) -> str:
     """Formats a number with three digits: `44.7 MB`."""
     for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= factor:
@@ -253,20 +253,20 @@ def _time(seconds: float) -> str:
 
 
 def _amount_or_blank(value: float, unit: str) -> str:
-    return amount(value, unit) if value else ""
+    return format_amount(value, unit) if value else ""
 
 
 ROWS: Mapping[str, Callable[[Estimate], str]] = {
     "chips": lambda estimate: str(estimate.devices),
     "weights": lambda estimate: _amount_or_blank(estimate.weight_bytes, "B"),
     "optimizer's state": lambda estimate: _amount_or_blank(estimate.state_bytes, "B"),
-    "peak memory": lambda estimate: amount(estimate.peak_bytes, "B"),
-    "  of": lambda estimate: amount(estimate.memory_bytes, "B"),
+    "peak memory": lambda estimate: format_amount(estimate.peak_bytes, "B"),
+    "  of": lambda estimate: format_amount(estimate.memory_bytes, "B"),
     "largest batch, about": lambda estimate: str(estimate.largest_batch or ""),
     "kernels": lambda estimate: str(estimate.cost.kernels),
-    "moved": lambda estimate: amount(estimate.cost.bytes, "B"),
-    "operations: products": lambda estimate: amount(estimate.cost.products, ""),
-    "operations: others": lambda estimate: amount(estimate.cost.element_operations, ""),
+    "moved": lambda estimate: format_amount(estimate.cost.bytes, "B"),
+    "operations: products": lambda estimate: format_amount(estimate.cost.products, ""),
+    "operations: others": lambda estimate: format_amount(estimate.cost.element_operations, ""),
     "exchanged": lambda estimate: _amount_or_blank(estimate.cost.exchanged, "B"),
     "takes at least": lambda estimate: _time(estimate.seconds),
     "  for launches": lambda estimate: _share(estimate.times.launches, estimate),
@@ -283,7 +283,7 @@ ROWS: Mapping[str, Callable[[Estimate], str]] = {
 NODE_COLUMNS: Mapping[str, Callable[[NodeCost], str]] = {
     "time": lambda node: _time(node.seconds),
     "kernels": lambda node: str(node.kernels),
-    "moved": lambda node: amount(node.bytes, "B"),
-    "operations": lambda node: amount(node.operations, ""),
+    "moved": lambda node: format_amount(node.bytes, "B"),
+    "operations": lambda node: format_amount(node.operations, ""),
     "bound by": lambda node: node.bound,
 }

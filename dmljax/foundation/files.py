@@ -94,7 +94,7 @@ def read_object(folder: Path, name: str, at_most: int, *, is_optional: bool = Fa
     return content
 
 
-def pillow() -> Any:
+def import_pillow() -> Any:
     """Pillow's image module, which the extra `images` installs."""
     try:
         from PIL import Image
@@ -112,7 +112,7 @@ _MOST_PICTURE_BYTES = 2**30  # of a file
 
 def read_picture(path: Path, mode: str, height: int | None, width: int | None) -> np.ndarray[Any, Any]:
     """Reads an image in a mode of Pillow, as bytes (height, width, channels); None keeps the height or the width."""
-    module = pillow()
+    module = import_pillow()
     try:
         with open_file(path, _MOST_PICTURE_BYTES) as file, module.open(file) as image:
             image = image.convert(mode)
@@ -127,7 +127,7 @@ def read_picture(path: Path, mode: str, height: int | None, width: int | None) -
 
 def require_picture(path: Path) -> None:
     """Raises if a path cannot name a picture, before what it shows is computed, which may take minutes."""
-    module, location = pillow(), one_line(path)
+    module, location = import_pillow(), one_line(path)
     suffixes = {suffix for suffix, format_name in module.registered_extensions().items() if format_name in module.SAVE}
     require(
         "output", path.suffix.lower() in suffixes, "must end as a picture's name does", location, remedy="picture.png"
@@ -138,7 +138,7 @@ def require_picture(path: Path) -> None:
 
 def write_picture(path: Path, pixels: Any) -> None:
     """Writes an image (height, width, 3) of numbers from 0 to 1, in the format that the file's name says."""
-    image = pillow().fromarray(np.asarray(np.round(np.asarray(pixels) * 255), np.uint8))
+    image = import_pillow().fromarray(np.asarray(np.round(np.asarray(pixels) * 255), np.uint8))
     try:
         with open_output(path) as file:
             image.save(file, format=pillow().registered_extensions()[path.suffix.lower()])

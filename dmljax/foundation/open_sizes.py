@@ -71,7 +71,7 @@ def explain_undecided(error: Exception, shapes: Shapes = _NONE) -> Problem:
         remedy = "export the model with that size fixed"
         return Problem(_place_of(size, shapes), "needs a fixed size here", size, remedy=remedy)
     left, comparison, right = match.groups()
-    constraint = _greater(left, right, 0 if comparison in ("<", ">=") else 1)
+    constraint = _spell_greater(left, right, 0 if comparison in ("<", ">=") else 1)
     rule = f"open sizes do not decide whether {constraint}"
     return Problem(_place_of(constraint, shapes), rule, remedy=spell_constraints(constraint))
 
@@ -81,7 +81,7 @@ def fits(size: int, most: int) -> bool:
     return most - size >= 0
 
 
-def equalities(*pairs: tuple[int, int]) -> str | None:
+def spell_equalities(*pairs: tuple[int, int]) -> str | None:
     """Returns how to make both sizes of each pair equal, if that only takes equations of open sizes.
 
     A maximum or minimum is decided by an inequality instead.
@@ -103,7 +103,7 @@ def _place_of(expression: str, shapes: Shapes) -> Path:
     return next(((*path, "shape", i) for path, i, size in sizes if symbols & {*_SYMBOL.findall(str(size))}), ())
 
 
-def _greater(left: str, right: str, by: int) -> str:
+def _spell_greater(left: str, right: str, by: int) -> str:
     """Spells that an expression is greater than another by at least `by`, with the symbols on the left."""
     first, second = jax.export.symbolic_shape(f"{left}, {right}")
     difference = first - second - by

@@ -20,7 +20,10 @@ def convert_exactly(value: Any, dtype: np.dtype[Any]) -> np.generic:
 
     A number is rounded to a floating type as in NumPy, and must be exactly representable in any other type.
 
-    >>> exact(7.0, np.dtype("uint8")).item(), exact(0.1, np.dtype("float16")).item()
+    >>> (
+    ...     convert_exactly(7.0, np.dtype("uint8")).item(),
+    ...     convert_exactly(0.1, np.dtype("float16")).item(),
+    ... )
     (7, 0.0999755859375)
     """
     if isinstance(value, np.ndarray | np.generic) and value.ndim == 0 and value.dtype == dtype:
@@ -38,9 +41,9 @@ def truncate(value: Any, dtype: np.dtype[Any]) -> np.generic:
 
 
 def convert_step(value: Any, dtype: np.dtype[Any]) -> np.generic:
-    """Works like `exact`, but wraps a negative step of an unsigned type around.
+    """Works like `convert_exactly`, but wraps a negative step of an unsigned type around.
 
-    >>> step(-2, np.dtype("uint8")).item()
+    >>> convert_step(-2, np.dtype("uint8")).item()
     254
     """
     number = _python_number(value)
@@ -63,7 +66,7 @@ def convert_lower_bound(value: Any, dtype: np.dtype[Any]) -> np.generic | None:
 
 
 def convert_upper_bound(value: Any, dtype: np.dtype[Any]) -> np.generic | None:
-    """Casts an upper bound to `dtype`, as `lower_bound` does; None if it is above the range of an integer type."""
+    """Casts an upper bound like `convert_lower_bound`; None if it is above the range of an integer type."""
     return None if dtype in INTEGERS and _python_number(value) > np.iinfo(dtype).max else _cast(value, dtype)
 
 

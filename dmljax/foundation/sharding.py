@@ -47,14 +47,14 @@ def match_varying_axes(arrays: R, *others: Any) -> R:
     and it sums the gradient by an array that does not vary over the devices, even inside an operator. This computes
     nothing, and outside `jax.shard_map` it returns `arrays` themselves.
     """
-    every = frozenset[str]().union(*map(_varying_axes, jax.tree.leaves((arrays, others))))
+    all_axes = frozenset[str]().union(*map(_varying_axes, jax.tree.leaves((arrays, others))))
 
     def varying(x: Any) -> Any:
-        missing = tuple(sorted(every - _varying_axes(x)))
+        missing = tuple(sorted(all_axes - _varying_axes(x)))
         # JAX 0.8.2 renamed the function.
         return lax.pcast(x, missing, to="varying") if hasattr(lax, "pcast") else lax.pvary(x, missing)  # type: ignore[attr-defined]
 
-    return cast(R, jax.tree.map(varying, arrays)) if every else arrays
+    return cast(R, jax.tree.map(varying, arrays)) if all_axes else arrays
 
 
 def _varying_axes(x: Any) -> frozenset[str]:
@@ -76,11 +76,11 @@ def broadcast_with_sharding(sizes: Sequence[int], *arrays: Array) -> tuple[Array
 
     Each dimension is sharded as in the first array that shards it.
     """
-    every = [[None] * (len(sizes) - x.ndim) + dimension_axes(x) for x in arrays]
-    if not any(map(any, every)):
+    axes_by_array = [[None] * (len(sizes) - x.ndim) + dimension_axes(x) for x in arrays]
+    if not any(map(any, axes_by_array)):
         return tuple(jnp.broadcast_to(x, sizes) for x in arrays)
-    mesh = next(jax.typeof(x).sharding.mesh for x, axes in zip(arrays, every, strict=True) if any(axes))
-    result_sharding = _sharding(mesh, [next(filter(None, axes), None) for axes in zip(*every, strict=True)])
+    mesh = next(jax.typeof(x).sharding.mesh for x, axes in zip(arrays, axes_by_array, strict=True) if any(axes))
+    result_sharding = _sharding(mesh, [next(filter(None, axes), None) for axes in zip(*axes_by_array, strict=True)])
 
     def broadcast(x: Array, axes: list[MeshAxes]) -> Array:
         if x.shape == tuple(sizes):
@@ -92,7 +92,7 @@ def broadcast_with_sharding(sizes: Sequence[int], *arrays: Array) -> tuple[Array
         )
         return lax.broadcast_in_dim(jax.sharding.reshard(x, sharding), sizes, axes_of_x, out_sharding=result_sharding)
 
-    return tuple(map(broadcast, arrays, every))
+    return tuple(map(broadcast, arrays, axes_by_array))
 
 
 def shard_along(x: Array, parameter: Array, *, may_add: bool = False) -> Array:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from dmljax.errors import DmlError, InvalidDesc, Path, Problem, Where, path_of, require, spell_path
-from dmljax.foundation.open_sizes import equalities
+from dmljax.foundation.open_sizes import spell_equalities
 from dmljax.text import join_sizes
 
 Sizes = tuple[int, ...]
@@ -21,7 +21,7 @@ _LEADS: ContextVar[bool] = ContextVar("_LEADS", default=False)
 
 
 @contextmanager
-def names_of_members(names: Mapping[str, Path], *, has_leading_ones: bool) -> Iterator[None]:
+def use_member_names(names: Mapping[str, Path], *, has_leading_ones: bool) -> Iterator[None]:
     """Names the members in problems raised inside: `names` has a path for each argument.
 
     Where tensors may have leading 1s, `require_sizes` accepts them.
@@ -30,14 +30,16 @@ def names_of_members(names: Mapping[str, Path], *, has_leading_ones: bool) -> It
     try:
         yield
     except DmlError as error:
-        error.args = tuple(replace(p, path=_place(p.path), others=tuple(map(_place, p.others))) for p in error.problems)
+        error.args = tuple(
+            replace(p, path=_member_path(p.path), others=tuple(map(_member_path, p.others))) for p in error.problems
+        )
         raise
     finally:
         _NAMES.reset(token)
         _LEADS.reset(leads)
 
 
-def _place(path: Path) -> Path:
+def _member_path(path: Path) -> Path:
     names = _NAMES.get()
     if names is None or not path:
         return path
@@ -51,7 +53,7 @@ def _member(key: str | int) -> str | int:
 
 def argument_name(*place: str | int) -> str:
     """The caller's name of an argument or its part: `argument_name("input", "shape", 1)` is `InputTensor.Sizes[1]`."""
-    return spell_path(_place(place))
+    return spell_path(_member_path(place))
 
 
 def array_name(argument: str) -> str:
@@ -82,7 +84,7 @@ def require_sizes(
         path = path_of(argument) if is_function else (*path_of(argument), "shape")
         reason = f"have the shape {of and f'of {of}, '}{spell_sizes(whole)}{why}"
         rule = f"must {reason if is_function else f'be {spell_sizes(whole)}'}"
-        remedy = equalities(*zip(sizes, whole, strict=True)) if len(sizes) == len(whole) else None
+        remedy = spell_equalities(*zip(sizes, whole, strict=True)) if len(sizes) == len(whole) else None
         raise InvalidDesc(Problem(path, rule, spell_sizes(sizes), remedy=remedy))
 
 
@@ -112,7 +114,7 @@ def remedy_for_open(*shapes: Sequence[int]) -> str | None:
     """Returns the constraints on open sizes with which these shapes broadcast, if there are any."""
     each = zip_longest(*map(reversed, shapes), fillvalue=1)
     several = ([size for size in sizes if size != 1] for sizes in each)
-    return equalities(*((sizes[0], size) for sizes in several for size in sizes))
+    return spell_equalities(*((sizes[0], size) for sizes in several for size in sizes))
 
 
 def require_one_each(argument: str, values: Sequence[float], of: str, rank: int) -> None:

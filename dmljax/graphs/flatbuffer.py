@@ -130,7 +130,7 @@ Table = Mapping[int, Any]  # by slots: a Number, text, an array of numbers, a Pa
 def build(root: Table) -> bytes:
     """Builds the bytes of a flatbuffer with this root."""
     data = bytearray(4)
-    _point(data, 0, _write_table(data, root))
+    _write_offset(data, 0, _write_table(data, root))
     return bytes(data)
 
 
@@ -157,7 +157,7 @@ def _write_table(data: bytearray, table: Table) -> int:
     data.extend(struct.pack(f"<{len(entries)}H", *entries))
     for slot in slots:
         if not _is_number(fields[slot]):
-            _point(data, position + offsets[slot], _write(data, fields[slot]))
+            _write_offset(data, position + offsets[slot], _write(data, fields[slot]))
     return position
 
 
@@ -176,7 +176,7 @@ def _write(data: bytearray, value: Any) -> int:
         position = len(data)
         data.extend(struct.pack("<I", len(value)) + bytes(4 * len(value)))
         for i, element in enumerate(value):
-            _point(data, position + 4 + 4 * i, _write(data, element))
+            _write_offset(data, position + 4 + 4 * i, _write(data, element))
         return position
     is_text = isinstance(value, str)
     content = value.encode() if is_text else value.astype(value.dtype.newbyteorder("<")).tobytes()
@@ -186,7 +186,7 @@ def _write(data: bytearray, value: Any) -> int:
     return position
 
 
-def _point(data: bytearray, field: int, target: int) -> None:
+def _write_offset(data: bytearray, field: int, target: int) -> None:
     struct.pack_into("<I", data, field, target - field)
 
 

@@ -402,7 +402,7 @@ def _edge_problems(graph: Graph) -> Iterator[Problem]:
             rule = "must come from an input, a constant or an output of a node"
             yield Problem(place, rule, source + did_you_mean(source, graph.sources))
         else:
-            yield from _fit(place, graph.sources[source], source, graph.targets[target][1].tensor)
+            yield from _find_overrun(place, graph.sources[source], source, graph.targets[target][1].tensor)
     for target, (name, leaf) in graph.targets.items():
         if target not in graph.edges:
             yield Problem(("nodes", name, graph.nodes[name].short_name, *leaf.path), "must have an edge", "none")
@@ -420,7 +420,7 @@ def _owned_problems(graph: Graph) -> Iterator[Problem]:
             yield Problem(("edges", target), rule, TensorFlags.NONE.name)
 
 
-def _fit(place: Path, origin: TensorDesc, source: str, target: TensorDesc) -> Iterator[Problem]:
+def _find_overrun(place: Path, origin: TensorDesc, source: str, target: TensorDesc) -> Iterator[Problem]:
     """Finds an edge or a view that reads beyond the end of its source."""
     available = max(origin.minimum_size_in_bytes, origin.total_tensor_size_in_bytes or 0)
     if target.minimum_size_in_bytes > available:
@@ -439,7 +439,7 @@ def _output_problems(graph: Graph) -> Iterator[Problem]:
             remedy = "pass it through an ACTIVATION_IDENTITY or ELEMENT_WISE_IDENTITY"
             yield Problem(place, "must come from an output of a node", source, remedy=remedy)
         elif name in graph.views:
-            yield from _fit(("views", name), graph.sources[source], source, graph.views[name])
+            yield from _find_overrun(("views", name), graph.sources[source], source, graph.views[name])
     for name in graph.views:
         if name not in graph.outputs:
             yield Problem(("views", name), f"must be a view of one of {', '.join(graph.outputs)}", name)

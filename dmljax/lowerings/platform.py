@@ -27,9 +27,11 @@ def choose(
     """
     operands = match_varying_axes(operands)
 
-    def varying(lowering: Callable[..., R]) -> Callable[..., R]:
+    def match_operands(lowering: Callable[..., R]) -> Callable[..., R]:
         return lambda *operands: match_varying_axes(lowering(*operands), operands)
 
     by_device = {"cpu": cpu, "cuda": gpu, "rocm": gpu, "tpu": tpu}
-    by_platform = {platform: varying(lowering) for platform, lowering in by_device.items() if lowering is not None}
-    return cast(R, lax.platform_dependent(*operands, default=varying(default), **by_platform))
+    by_platform = {
+        platform: match_operands(lowering) for platform, lowering in by_device.items() if lowering is not None
+    }
+    return cast(R, lax.platform_dependent(*operands, default=match_operands(default), **by_platform))

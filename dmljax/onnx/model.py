@@ -293,7 +293,7 @@ class Model:
         [[4.0, 6.0]]
         """
         with within("onnx"):
-            return sharding.on_mesh(mesh, self.partition(mesh) if specs is None else specs, self.weights)
+            return sharding.shard_weights(mesh, self.partition(mesh) if specs is None else specs, self.weights)
 
 
 def require_weights(weights: Any, expected: Mapping[str, jax.Array]) -> None:

@@ -11,7 +11,7 @@ from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from dmljax.errors import InvalidType, Problem, within
 from dmljax.onnx.model import Model, loaded_graph, require_weights
-from dmljax.onnx.sharding import on_auto_mesh, on_mesh
+from dmljax.onnx.sharding import on_auto_mesh, shard_weights
 from dmljax.onnx.values.types import DType
 from dmljax.text import show
 from dmljax.types import FLOATS
@@ -34,7 +34,7 @@ class SeveralModels:
 
     def shard(self, mesh: Mesh, specs: Mapping[str, PartitionSpec] | PartitionSpec | None) -> dict[str, Array]:
         """Places the weights on the devices of a mesh, divided by `specs`, which default to `partition`."""
-        return on_mesh(mesh, self.partition(mesh, "model") if specs is None else specs, self.weights)
+        return shard_weights(mesh, self.partition(mesh, "model") if specs is None else specs, self.weights)
 
     def call_weights(self, weights: Mapping[str, Any] | None) -> tuple[dict[str, Any], Mesh | None]:
         """The weights of a call, which default to the models' own, and the mesh that they are on."""

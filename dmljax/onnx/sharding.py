@@ -211,7 +211,7 @@ def size_of(mesh: Any, axis: Any) -> int:
     return int(mesh.shape[axis])
 
 
-def on_mesh(mesh: Any, specs: Any, weights: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+def shard_weights(mesh: Any, specs: Any, weights: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
     """Places weights on the devices of a mesh; those without a spec are replicated on each device."""
     if not isinstance(mesh, Mesh):
         remedy = "use jax.make_mesh"

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path, PureWindowsPath
 from typing import Any, TypeGuard
 
-from dmljax.descriptors.members import json_enum, json_given, json_string
+from dmljax.descriptors.members import json_enum, json_string, require_json_value
 from dmljax.dxdispatch.model import Dispatchable, DispatchModel, Finding, Resource
 from dmljax.dxdispatch.networks import Network, Overrides
 from dmljax.dxdispatch.text import Document, Place
@@ -53,12 +53,12 @@ def require_form(form: type, where: Where, value: Any) -> Any:
 
 def require_given_form(form: type, name: str, value: Any) -> Any:
     """Checks that `value` is present, and an object (a dict) or a list."""
-    return require_form(form, name, json_given(name, value))
+    return require_form(form, name, require_json_value(name, value))
 
 
 def uint(name: str, value: Any, highest: int = UINT_MAX) -> int:
     """Reads a UINT."""
-    return integer_in(name, json_given(name, value), 0, highest)
+    return integer_in(name, require_json_value(name, value), 0, highest)
 
 
 uint64 = partial(uint, highest=UINT64_MAX)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmljax.descriptors.members import json_given, json_string
+from dmljax.descriptors.members import json_string, require_json_value
 from dmljax.dxdispatch.files import bytes_of, read_values
 from dmljax.dxdispatch.model import BindPoint, Resource
 from dmljax.dxdispatch.reading.context import Context, Fields, data_type, optional, uint, uint64
@@ -52,7 +52,7 @@ def read_resource(context: Context, place: Place, value: Any) -> Resource:
 
 def _initial_values(context: Context, place: Place, fields: Fields) -> tuple[DataType, NDArray[Any]]:
     value_type = fields.value("initialValuesDataType", optional(data_type, DataType.UNKNOWN))
-    source = fields.value("initialValues", json_given)
+    source = fields.value("initialValues", require_json_value)
     if isinstance(source, list):
         if value_type is DataType.UNKNOWN:
             return value_type, _struct(context, place, source)
@@ -98,7 +98,7 @@ def _struct(context: Context, place: Place, source: Sequence[Any]) -> NDArray[np
 
 
 def _number(context: Context, place: Place, name: str, fields: Fields, value_type: DataType) -> Any:
-    value = fields.value(name, json_given)
+    value = fields.value(name, require_json_value)
     return _numbers(context, place, name, [value], value_type, is_list=False)[0]
 
 

@@ -68,10 +68,10 @@ def _groups(attributes: str) -> Groups:
     if match := _LISTED.search(attributes):
         return tuple(_numbers(group) for group in re.findall(r"\{([\d,]+)\}", match[1]))
     if match := _COUNTED.search(attributes):
-        return _as_groups(_count_up(match[2], match[3]).reshape(_numbers(match[1])))
+        return _as_groups(_iota(match[2], match[3]).reshape(_numbers(match[1])))
     if match := _MESH.search(attributes):
         sizes = {name: int(size) for name, size in re.findall(r"'(\w+)'=(\d+)", match[1])}
-        ids = _count_up(match[2] or str(math.prod(sizes.values())), match[3])
+        ids = _iota(match[2] or str(math.prod(sizes.values())), match[3])
         return _along_axes(ids, sizes, {name: (before, size) for name, before, size in _AXIS.findall(match[4])})
     return ()
 
@@ -89,7 +89,7 @@ def _along_axes(ids: np.ndarray, sizes: dict[str, int], axes: dict[str, tuple[st
     return _as_groups(np.moveaxis(ids.reshape(split), group_axes, range(-len(group_axes), 0)).reshape(-1, count))
 
 
-def _count_up(sizes: str, order: str | None) -> np.ndarray:
+def _iota(sizes: str, order: str | None) -> np.ndarray:
     """Numbers from 0 in an array of these sizes, whose dimensions are then reordered."""
     shape = _numbers(sizes)
     return np.arange(np.prod(shape)).reshape(shape).transpose(_numbers(order) if order else None)

@@ -42,7 +42,7 @@ def _transpose(builder: Builder, params: Any, outputs: Any, x: View) -> View:
 
 @_converts("broadcast_in_dim")
 def _broadcast_in_dim(builder: Builder, params: Any, outputs: Sequence[Output], x: View, *_: Any) -> View:
-    return x.place(outputs[0][1], params["broadcast_dimensions"])
+    return x.broadcast_in_dim(outputs[0][1], params["broadcast_dimensions"])
 
 
 @_converts("copy", "stop_gradient", "sharding_constraint", "optimization_barrier")
@@ -301,7 +301,7 @@ def _iota(builder: Builder, params: Any, outputs: Sequence[Output]) -> View:
     axis = params["dimension"]
     members: dict[str, Any] = {"value_data_type": desc_of(dtype, (1,)).data_type, "value_start": 0, "value_delta": 1}
     (row,) = builder.add(directml.FillValueSequenceDesc, {}, {"output": (dtype, (sizes[axis],))}, **members)
-    return row.place(sizes, [axis])
+    return row.broadcast_in_dim(sizes, [axis])
 
 
 @_converts("gather")
@@ -342,7 +342,7 @@ def _gather(builder: Builder, params: Any, outputs: Sequence[Output], x: View, i
     natural = laid.transpose([order.index(i) for i in range(len(order))])
     outer = [i for i in range(len(outputs[0][1])) if i not in numbers.offset_dims]
     places = [*outer, *(place for place, i in zip(numbers.offset_dims, dims, strict=True) if i in windows)]
-    return natural.place(outputs[0][1], places)
+    return natural.broadcast_in_dim(outputs[0][1], places)
 
 
 def _batch_first(rank: int, batch_axes: Sequence[int]) -> list[int]:

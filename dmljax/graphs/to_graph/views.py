@@ -40,7 +40,7 @@ class View:
     def transpose(self, axes: Sequence[int]) -> "View":
         return replace(self, sizes=tuple(self.sizes[i] for i in axes), strides=tuple(self.strides[i] for i in axes))
 
-    def place(self, sizes: Sequence[int], axes: Sequence[int]) -> "View":
+    def broadcast_in_dim(self, sizes: Sequence[int], axes: Sequence[int]) -> "View":
         """Broadcasts like `lax.broadcast_in_dim`: dimension `i` becomes `axes[i]`, and others repeat elements."""
         strides = [0] * len(sizes)
         for axis, size, stride in zip(axes, self.sizes, self.strides, strict=True):
@@ -49,7 +49,7 @@ class View:
 
     def broadcast(self, sizes: Sequence[int]) -> "View":
         """Broadcasts like NumPy."""
-        return self.place(sizes, range(len(sizes) - len(self.sizes), len(sizes)))
+        return self.broadcast_in_dim(sizes, range(len(sizes) - len(self.sizes), len(sizes)))
 
     def reshape(self, sizes: Sequence[int]) -> "View | None":
         """Reshapes the view; None if no strides can express the result."""

@@ -69,9 +69,9 @@ def _loop_over_rows(buffer: Array, new: Array, places: Array) -> Array:
 
 @_loop_over_rows.def_vmap
 def _batch(count: int, are_batched: Any, *arrays: Array) -> tuple[Array, bool]:
-    every = [
+    batched = [
         x if is_batched else jnp.broadcast_to(x, (count, *x.shape))
         for x, is_batched in zip(arrays, are_batched, strict=True)
     ]
-    result = _loop_over_rows(*(x.reshape(-1, *x.shape[2:]) for x in every))
-    return result.reshape(every[0].shape), True
+    result = _loop_over_rows(*(x.reshape(-1, *x.shape[2:]) for x in batched))
+    return result.reshape(batched[0].shape), True

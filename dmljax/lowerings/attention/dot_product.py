@@ -185,7 +185,7 @@ def _attend_in_splits(
     batch, size = operands["query"].shape[0], operands["key"].shape[3] // count
     first = (np.arange(batch * count, dtype=np.int32) % count * size).reshape(-1, 1, 1, 1, 1)
 
-    def share(name: str, x: Array) -> Array:
+    def split_operand(name: str, x: Array) -> Array:
         """The operand with the shares as batches."""
         if name in ("scale", "added", "fill"):
             return x
@@ -197,7 +197,7 @@ def _attend_in_splits(
         parts = jnp.moveaxis(x.reshape(replace_at(x.shape, axis, count, size)), axis, 1)
         return parts.reshape(batch * count, *parts.shape[2:])
 
-    sums = _sums_in_kernel("gpu", precision, in_rows, {name: share(name, x) for name, x in operands.items()})
+    sums = _sums_in_kernel("gpu", precision, in_rows, {name: split_operand(name, x) for name, x in operands.items()})
     highest, weight, total = (x.reshape(batch, count, *x.shape[1:]) for x in sums)
     factors = jnp.exp(highest - _finite(jnp.max(highest, 1, keepdims=True)))
     return jnp.sum(total * factors, 1) / jnp.sum(weight * factors, 1)
@@ -376,7 +376,7 @@ class _Sums(NamedTuple):
         return _Sums(highest, *(a * share + b * other_share for a, b in zip(self[1:], other[1:], strict=True)))
 
 
-def _sums_of_block(precision: Any, arrays: Arrays) -> _Sums:
+def _sum_block(precision: Any, arrays: Arrays) -> _Sums:
     """Sums over the keys in `arrays` by the formula, with "highest", if present, as the highest score."""
     scores = _scores(_product(arrays["query"], arrays["key"].mT, precision), arrays)
     highest = arrays.get("highest", lax.stop_gradient(jnp.max(scores, -1, keepdims=True, initial=-np.inf)))
@@ -395,7 +395,7 @@ def _sums_in_kernel(chip: str, precision: Any, in_rows: tuple[str, ...], operand
 
 def _part_spec(chip: str, precision: Any, in_rows: tuple[str, ...], operands: Arrays) -> fused_attention.AttentionSpec:
     def formula(operands: Arrays) -> tuple[Array, ...]:
-        return tuple(_sums_of_block(precision, operands))
+        return tuple(_sum_block(precision, operands))
 
     return fused_attention.AttentionSpec(chip, tuple(operands), in_rows, formula, is_part=True)
 
@@ -449,7 +449,7 @@ class _Ring(NamedTuple):
         """Sums over the keys in `arrays`, which come from `device`."""
         arrays = _slice_to_device(arrays, device)
         if self.chip is None:
-            attend_block = jax.checkpoint(partial(_sums_of_block, self.precision))  # derivatives compute a block again
+            attend_block = jax.checkpoint(partial(_sum_block, self.precision))  # derivatives compute a block again
             return cast(_Sums, _map_query_blocks(attend_block, self.most, arrays))
         return _sums_in_kernel(self.chip, self.precision, self.in_rows, _operands(arrays))
 

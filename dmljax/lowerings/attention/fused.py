@@ -234,8 +234,8 @@ def _batch(primitive: Primitive, arrays: Sequence[Any], axes: Sequence[int | Non
         x = jnp.broadcast_to(x, (count, batch, *x.shape[2:]))
         return x.reshape(count * batch, *x.shape[2:])
 
-    every = [together(name, x, axis) for name, x, axis in zip(names, arrays, axes, strict=True)]
-    results = [x.reshape(count, batch, *x.shape[1:]) for x in primitive.bind(*every, **parameters)]
+    batched_operands = [together(name, x, axis) for name, x, axis in zip(names, arrays, axes, strict=True)]
+    results = [x.reshape(count, batch, *x.shape[1:]) for x in primitive.bind(*batched_operands, **parameters)]
     if is_vjp:
         shapes = {
             name: x.shape if axis is None else (*x.shape[:axis], *x.shape[axis + 1 :])
@@ -251,7 +251,7 @@ def _batch(primitive: Primitive, arrays: Sequence[Any], axes: Sequence[int | Non
 # Lowering
 
 
-def _chip(*, spec: AttentionSpec, wrt: tuple[str, ...] = (), has_lse: bool = False) -> str | None:
+def _kernel_chip(*, spec: AttentionSpec, wrt: tuple[str, ...] = (), has_lse: bool = False) -> str | None:
     """The chip of the kernel, if any; gradients by a fill, or by a bias, which may have all scores, have none."""
     return None if {"bias", "fill"} & {*wrt} else spec.chip
 
@@ -305,8 +305,8 @@ _vjp = primitives.primitive("attention_vjp", _vjp_types)
 for primitive in (_attend, _jvp, _vjp):
     batching.primitive_batchers[primitive] = partial(_batch, primitive)
 mlir.register_lowering(_jvp, mlir.lower_fun(_jvp_by_formula, multiple_results=True))
-primitives.register(_attend, _attend_in_kernel, _attend_by_formula, _partition, _chip)
-primitives.register(_vjp, _vjp_in_kernel, _vjp_by_formula, _partition, _chip)
+primitives.register(_attend, _attend_in_kernel, _attend_by_formula, _partition, _kernel_chip)
+primitives.register(_vjp, _vjp_in_kernel, _vjp_by_formula, _partition, _kernel_chip)
 ad.primitive_jvps[_attend] = _attend_jvp
 ad.primitive_jvps[_jvp] = partial(primitives.jvp_by_formula, _jvp, _jvp_by_formula)
 ad.primitive_jvps[_vjp] = partial(primitives.jvp_by_formula, _vjp, _vjp_by_formula)

@@ -26,7 +26,7 @@ def column_sizes(image_sizes: Sequence[int], windows: Sequence[Window]) -> tuple
 
 def unfold_windows(image: Array, windows: Sequence[Window]) -> Array:
     """The windows of an image as columns; `fold_windows` is its transpose."""
-    return (_at_once if _is_small(windows) else _by_dimension)(image, windows)
+    return (_slice_windows if _is_small(windows) else _unfold_by_axis)(image, windows)
 
 
 def fold_windows(columns: Array, image_sizes: Sequence[int], windows: Sequence[Window]) -> Array:
@@ -34,7 +34,7 @@ def fold_windows(columns: Array, image_sizes: Sequence[int], windows: Sequence[W
     if _is_small(windows):
         return _add_at_once(columns, image_sizes, windows)
     image = jnp.zeros_like(columns, shape=tuple(image_sizes))  # only its type matters
-    total: Array = jax.linear_transpose(partial(_by_dimension, windows=windows), image)(columns)[0]
+    total: Array = jax.linear_transpose(partial(_unfold_by_axis, windows=windows), image)(columns)[0]
     return total
 
 
@@ -43,7 +43,7 @@ def _is_small(windows: Sequence[Window]) -> bool:
 
 
 def _add_at_once(columns: Array, image_sizes: Sequence[int], windows: Sequence[Window]) -> Array:
-    """Adds an image for each element of a window; the transpose of `_at_once` takes more kernels on a TPU."""
+    """Adds an image for each element of a window; the transpose of `_slice_windows` takes more kernels on a TPU."""
     parts = columns.reshape(
         *image_sizes[:2], *(window.size for window in windows), *(window.blocks for window in windows)
     )
@@ -60,7 +60,7 @@ def _add_at_once(columns: Array, image_sizes: Sequence[int], windows: Sequence[W
     return total
 
 
-def _at_once(image: Array, windows: Sequence[Window]) -> Array:
+def _slice_windows(image: Array, windows: Sequence[Window]) -> Array:
     """Takes a slice for each element of a window."""
     padding = [(0, 0, 0), (0, 0, 0), *((window.start_padding, window.end_padding, 0) for window in windows)]
     padded, strides = lax.pad(image, jnp.zeros((), image.dtype), padding), [window.stride for window in windows]
@@ -74,7 +74,7 @@ def _at_once(image: Array, windows: Sequence[Window]) -> Array:
     return jnp.stack([slice_at(*starts) for starts in places], 2).reshape(column_sizes(image.shape, windows))
 
 
-def _by_dimension(image: Array, windows: Sequence[Window]) -> Array:
+def _unfold_by_axis(image: Array, windows: Sequence[Window]) -> Array:
     """Handles one dimension after another, which takes fewer operations."""
     amounts = [
         (window.start_padding, window.needed_size - window.start_padding - window.input_size, 0) for window in windows

@@ -124,7 +124,7 @@ def largest_places(x: Array, windows: Windows) -> Places:
         if x.dtype not in FLOATS and window.start_padding:
             # An integer may equal its padding, which comes first, but only if the whole window is that low. (The keys
             # of floats are all higher.)
-            first = _elements_before(window.start_padding, window, axis, place.shape)
+            first = _count_elements_before(window.start_padding, window, axis, place.shape)
             place = jnp.maximum(place, first.astype(place.dtype))
         places.append(place)
     return tuple(places)
@@ -149,7 +149,7 @@ def _largest_along(keys: Array, axis: int, window: Window) -> tuple[Array, Array
     return largest, place
 
 
-def _elements_before(end: int, window: Window, axis: int, shape: Sequence[int]) -> Array:
+def _count_elements_before(end: int, window: Window, axis: int, shape: Sequence[int]) -> Array:
     """The number of elements of each window before the position `end` of the padded dimension."""
     padded, dtype = window.on_padded_input, _position_dtype(axis, window.padded_size)
     start = lax.broadcasted_iota(dtype, shape, axis) * np.array(padded.stride, dtype)
@@ -434,7 +434,7 @@ def element_counts(windows: Windows, rank: int, dtype: Any, *, include_padding: 
     for axis, window in enumerate(windows, _FIRST_AXIS):
         ends = window.start_padding, window.start_padding + window.input_size
         shape = replace_at((1,) * rank, axis, window.blocks)
-        before, to_end = (_elements_before(end, window, axis, shape) for end in ends)
+        before, to_end = (_count_elements_before(end, window, axis, shape) for end in ends)
         counts = counts * (to_end - before).astype(dtype)
     return counts
 

@@ -166,7 +166,7 @@ def _for_each_sample(samples: tuple[_Samples, _Samples], body: Body, carry: Any)
     return counted_loop(0, y_samples.steps, of_row, carry)
 
 
-def counts_inside(axis: Axis, size: int, spans: Spans) -> Array:
+def count_samples_inside(axis: Axis, size: int, spans: Spans) -> Array:
     """The number of samples of each element in the image, along one dimension of `size`; others read no pixel.
 
     As in ONNX's RoiAlign, the image has a margin of one pixel, in which samples read the pixels at its edge.
@@ -234,13 +234,13 @@ def sums(image: Array, regions: Regions, batch: Array, axes: Axes) -> Array:
     """
 
     def total(image: Array, batch: Array, *spans: Array) -> Array:
-        return _sums(image, _regions(spans), batch, axes)
+        return _sums(image, _to_regions(spans), batch, axes)
 
     def jvp(primals: Sequence[Array], tangents: Sequence[Any]) -> tuple[Array, Array]:
         value, (image, batch, *spans) = differentiable(*primals), primals
         tangent = jnp.zeros_like(value)
         if type(tangents[0]) is not SymbolicZero:
-            once = _mark_differentiated(_regions(spans))
+            once = _mark_differentiated(_to_regions(spans))
             forward = lambda image: _sums(image, once, batch, axes)  # noqa: E731
             adjoint = lambda gradient: _spread(gradient, image.shape, once, batch, axes)  # noqa: E731
             tangent += _with_adjoint(forward, adjoint, tangents[0])
@@ -276,17 +276,17 @@ def _replace(values: Sequence[Array], places: Sequence[int], new: Sequence[Array
     return values_with_new
 
 
-def _regions(spans: Sequence[Array]) -> Regions:
+def _to_regions(spans: Sequence[Array]) -> Regions:
     return Spans(*spans[0:2]), Spans(*spans[2:4])
 
 
-def _along_both(image_sizes: Sequence[int], regions: Regions, axes: Axes) -> tuple[_Samples, _Samples]:
+def _samples_by_axis(image_sizes: Sequence[int], regions: Regions, axes: Axes) -> tuple[_Samples, _Samples]:
     y, x = (_samples(axis, size, spans) for axis, size, spans in zip(axes, image_sizes[1:3], regions, strict=True))
     return y, x
 
 
 def _sums(image: Array, regions: Regions, batch: Array, axes: Axes) -> Array:
-    samples = _along_both(image.shape, regions, axes)
+    samples = _samples_by_axis(image.shape, regions, axes)
     add = lambda y, x, _, total: total + _read_samples(image, batch, y, x)  # noqa: E731
     return cast(Array, _for_each_sample(samples, add, _zeros(image, batch, axes[0].output_size, axes[1].output_size)))
 
@@ -298,7 +298,7 @@ def _zeros(image: Array, batch: Array, height: int, width: int) -> Array:
 
 def _spread(gradient: Array, image_shape: Sequence[int], regions: Regions, batch: Array, axes: Axes) -> Array:
     """The transpose of `_sums`: adds each element to the pixels that its samples read, times their weights."""
-    samples = _along_both(image_shape, regions, axes)
+    samples = _samples_by_axis(image_shape, regions, axes)
 
     def add(y: Neighbors, x: Neighbors, _: Any, total: Array) -> Array:
         rows, columns, is_inside = _grid(y, x)
@@ -388,7 +388,7 @@ def largest_sample(image: Array, regions: Regions, batch: Array, axes: Axes) -> 
     sizes = image.shape
 
     def both(*spans: Array) -> tuple[_Samples, _Samples]:
-        return _along_both(sizes, _regions(spans), axes)
+        return _samples_by_axis(sizes, _to_regions(spans), axes)
 
     return _select_largest(image, batch, both, *(array for span in regions for array in span))
 

@@ -204,7 +204,7 @@ def _take(x: Array, axis: int, places: Array) -> Array:
     return x.at[(*(slice(None) for _ in range(axis)), places)].get(mode="promise_in_bounds")
 
 
-def _along(x: Array, axis: int, values: Array) -> Array:
+def _broadcast_along(x: Array, axis: int, values: Array) -> Array:
     """One value per index of a dimension of `x`, in a shape that broadcasts."""
     return values.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
 
@@ -215,7 +215,7 @@ def _weighted_sum(x: Array, axis: int, places: Array, weights: Array, fill: floa
     places, weights = lax.optimization_barrier((places, weights))
 
     def term(places: Array, weights: Array) -> Array:
-        weights = _along(x, axis, weights)
+        weights = _broadcast_along(x, axis, weights)
         return jnp.where(weights == 0, jnp.asarray(fill, x.dtype), _take(x, axis, places) * weights)
 
     if len(places) <= _MOST_UNROLLED:
@@ -281,15 +281,15 @@ def _phases(taps: Taps) -> Phases | None:
     return Phases(inside, where.step // common, tuple(phase(inside.start + i) for i in range(count)))
 
 
-def _average_by_phases(taps: Taps, every: Phases, x: Array) -> Array:
+def _average_by_phases(taps: Taps, phases: Phases, x: Array) -> Array:
     axis, part = taps.axis, partial(lax.slice_in_dim, axis=taps.axis)
-    span = every.stride * (every.turns - 1)
-    places = [phase.first for phase in every.phases]
+    span = phases.stride * (phases.turns - 1)
+    places = [phase.first for phase in phases.phases]
     before, after = max(0, -min(places)), max(0, max(places) + span + len(taps.offsets) - taps.input_size)
     wide = _replicate_ends(x, x, axis, before, after)
 
     def neighbor(first: int) -> Any:
-        return part(wide, first + before, first + before + span + 1, every.stride)
+        return part(wide, first + before, first + before + span + 1, phases.stride)
 
     def average(phase: Phase) -> Any:
         terms = [
@@ -299,9 +299,9 @@ def _average_by_phases(taps: Taps, every: Phases, x: Array) -> Array:
         ]
         return functools.reduce(jnp.add, terms)
 
-    several = jnp.stack([average(phase) for phase in every.phases], axis + 1)
-    inside = part(several.reshape(replace_at(x.shape, axis, -1)), 0, len(every.inside))
-    return _replicate_ends(inside, x, axis, every.inside.start, taps.where.output_size - every.inside.stop)
+    several = jnp.stack([average(phase) for phase in phases.phases], axis + 1)
+    inside = part(several.reshape(replace_at(x.shape, axis, -1)), 0, len(phases.inside))
+    return _replicate_ends(inside, x, axis, phases.inside.start, taps.where.output_size - phases.inside.stop)
 
 
 def _replicate_ends(middle: Array, x: Array, axis: int, before: int, after: int) -> Array:
@@ -350,11 +350,11 @@ def _average(taps: Taps, x: Array) -> Array:
     places, weights = _places(taps)
     if not taps.reach:
         return _take(x, taps.axis, lax.optimization_barrier(places[0]))
-    shares = _shares(weights, weights.sum(0, dtype=np.int32), x.dtype)
+    shares = _normalize_weights(weights, weights.sum(0, dtype=np.int32), x.dtype)
     return _weighted_sum(x, taps.axis, places, shares, -0.0)  # changes no sum, not even a sum of -0
 
 
-def _shares(weights: Array, totals: Array, dtype: Any) -> Array:
+def _normalize_weights(weights: Array, totals: Array, dtype: Any) -> Array:
     """The weights of averages: quotients rounded once, the same on every platform."""
     return rounded_quotient(weights.astype(dtype), jnp.broadcast_to(totals, weights.shape).astype(dtype))
 
@@ -428,7 +428,7 @@ def _average_transpose_by_gathers(taps: Taps, x: Array) -> Array:
     index, rest = locate(where)
     weights = _weights_at(taps, _columns(taps)[None], index[places], rest[places])
     totals = taps.weights(rest).sum(0, dtype=np.int32)[places]
-    shares = _shares(weights, totals, x.dtype)
+    shares = _normalize_weights(weights, totals, x.dtype)
     shape = replace_at(x.shape, axis, size + 2 * beyond)
     sums = _weighted_sum(x, axis, places, shares) if count else jnp.zeros_like(x, shape=shape)
     part = partial(lax.slice_in_dim, axis=axis)
@@ -480,9 +480,9 @@ def _weights_at(taps: Taps, columns: Array, index: Array, rest: Array) -> Array:
     return jnp.maximum(taps.reach - jnp.abs(distances), 0)
 
 
-def _multiply(every: Sequence[Taps], x: Array, *, is_transposed: bool = False) -> Array:
+def _multiply(axis_taps: Sequence[Taps], x: Array, *, is_transposed: bool = False) -> Array:
     """Averages `x` along several dimensions by products with matrices, or computes the transpose."""
-    for taps in every:
+    for taps in axis_taps:
         matrix, axes = _matrix(taps, x.dtype), list(range(x.ndim))
         columns = [x.ndim, taps.axis] if not is_transposed else [taps.axis, x.ndim]
         result = [x.ndim if axis == taps.axis else axis for axis in axes]
@@ -490,7 +490,7 @@ def _multiply(every: Sequence[Taps], x: Array, *, is_transposed: bool = False) -
     return x
 
 
-def _are_worth_products(every: Sequence[Taps], shape: Sequence[Any]) -> bool:
+def _are_worth_products(axis_taps: Sequence[Taps], shape: Sequence[Any]) -> bool:
     """Whether products are faster on a TPU for averaging an array of this shape, or for the transpose.
 
     The work of a product grows with the square of a size, and most of its weights are 0. Estimates for doubling the
@@ -501,47 +501,49 @@ def _are_worth_products(every: Sequence[Taps], shape: Sequence[Any]) -> bool:
     def is_worth_it(taps: Taps) -> bool:
         rows = math.prod(size for axis, size in enumerate(shape) if axis != taps.axis and not is_symbolic(size))
         is_small = taps.input_size * taps.where.output_size <= _SMALL_MATRIX
-        return is_small or (len(every) > 1 and taps.input_size <= _MOST_PER_ROW * rows)
+        return is_small or (len(axis_taps) > 1 and taps.input_size <= _MOST_PER_ROW * rows)
 
-    have_matrices = all(taps.reach and not taps.where.is_symbolic() for taps in every)
-    return have_matrices and all(is_worth_it(taps) for taps in every)
+    have_matrices = all(taps.reach and not taps.where.is_symbolic() for taps in axis_taps)
+    return have_matrices and all(is_worth_it(taps) for taps in axis_taps)
 
 
 # Several dimensions, one after another
 
 
-def nearest(x: Array, every: Sequence[Taps]) -> Array:
+def nearest(x: Array, axis_taps: Sequence[Taps]) -> Array:
     """The elements of `x` nearest to the positions, bit for bit."""
 
     def move(floats: tuple[Array, ...], _: Any) -> Array:
-        return _apply_in_turn(_average, every, floats[0])
+        return _apply_in_turn(_average, axis_taps, floats[0])
 
     def derivative(floats: tuple[Array, ...], _: Any) -> Array:
-        return _apply_in_turn(_average_of_tangent, every, floats[0])
+        return _apply_in_turn(_average_of_tangent, axis_taps, floats[0])
 
     return copy_exactly(move, (x,), derivative=derivative, sums_are_wide=True)
 
 
-def _apply_in_turn(function: Callable[[Taps, Array], Array], every: Sequence[Taps], x: Array) -> Array:
-    for taps in every:
+def _apply_in_turn(function: Callable[[Taps, Array], Array], axis_taps: Sequence[Taps], x: Array) -> Array:
+    for taps in axis_taps:
         x = function(taps, x)
     return x
 
 
-def average(x: Array, every: Sequence[Taps]) -> Array:
+def average(x: Array, axis_taps: Sequence[Taps]) -> Array:
     """The weighted averages of the neighbors of the positions, rounded once to the type of `x`."""
     if x.dtype not in FLOATS:
-        return _average_integers(x, every)
+        return _average_integers(x, axis_taps)
     wide = x.astype(widened(x.dtype))
-    one_by_one = partial(_apply_in_turn, _average_with_jvp, every)
-    return _multiply_on_tpu(partial(_multiply, every), one_by_one, every, wide).astype(x.dtype)
+    one_by_one = partial(_apply_in_turn, _average_with_jvp, axis_taps)
+    return _multiply_on_tpu(partial(_multiply, axis_taps), one_by_one, axis_taps, wide).astype(x.dtype)
 
 
-def adjoint(x: Array, every: Sequence[Taps]) -> Array:
+def adjoint(x: Array, axis_taps: Sequence[Taps]) -> Array:
     """The transpose of `nearest` or `average`, rounded once to the type of `x`."""
-    wide, every = x.astype(widened(x.dtype)), every[::-1]
-    one_by_one = partial(_apply_in_turn, _adjoint, every)
-    return _multiply_on_tpu(partial(_multiply, every, is_transposed=True), one_by_one, every, wide).astype(x.dtype)
+    wide, axis_taps = x.astype(widened(x.dtype)), axis_taps[::-1]
+    one_by_one = partial(_apply_in_turn, _adjoint, axis_taps)
+    return _multiply_on_tpu(partial(_multiply, axis_taps, is_transposed=True), one_by_one, axis_taps, wide).astype(
+        x.dtype
+    )
 
 
 def _average_with_jvp(taps: Taps, x: Array) -> Array:
@@ -550,23 +552,23 @@ def _average_with_jvp(taps: Taps, x: Array) -> Array:
 
 
 def _multiply_on_tpu(
-    products: Callable[[Array], Array], one_by_one: Callable[[Array], Array], every: Sequence[Taps], x: Array
+    products: Callable[[Array], Array], one_by_one: Callable[[Array], Array], axis_taps: Sequence[Taps], x: Array
 ) -> Array:
-    if not _are_worth_products(every, x.shape):
+    if not _are_worth_products(axis_taps, x.shape):
         return one_by_one(x)
     return choose(x, tpu=products, default=one_by_one)
 
 
-def _average_integers(x: Array, every: Sequence[Taps]) -> Array:
+def _average_integers(x: Array, axis_taps: Sequence[Taps]) -> Array:
     """Averages of 8-bit integers, rounded to nearest, ties to even."""
-    if 255 * math.prod(taps.most for taps in every) >= 2**31:
-        floats = _apply_in_turn(_average, every, x.astype(np.float32))
+    if 255 * math.prod(taps.most for taps in axis_taps) >= 2**31:
+        floats = _apply_in_turn(_average, axis_taps, x.astype(np.float32))
         return lax.round(floats, lax.RoundingMethod.TO_NEAREST_EVEN).astype(x.dtype)
     sums, totals = x.astype(np.int32), jnp.ones((1,) * x.ndim, np.int32)
-    for taps in every:
+    for taps in axis_taps:
         places, weights = _places(taps)
         sums = _weighted_sum(sums, taps.axis, places, weights)
-        totals = totals * _along(x, taps.axis, weights.sum(0, dtype=np.int32))
+        totals = totals * _broadcast_along(x, taps.axis, weights.sum(0, dtype=np.int32))
     below = jnp.floor_divide(sums, totals)
     rest = sums - below * totals
     is_above = (2 * rest > totals) | ((2 * rest == totals) & (below & 1 == 1))

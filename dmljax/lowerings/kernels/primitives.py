@@ -54,11 +54,11 @@ def jvp_by_formula(
     """Returns the values of an operation, and the tangents of its formula."""
     wrt = [i for i, x in enumerate(tangents) if type(x) is not ad.Zero]
 
-    def of_wrt(*some: Any) -> list[Array]:
+    def apply_formula(*some: Any) -> list[Array]:
         every = dict(zip(wrt, some, strict=True))
         return formula(*(every.get(i, x) for i, x in enumerate(primals)), **parameters)
 
-    _, tangents_out = jax.jvp(of_wrt, tuple(primals[i] for i in wrt), tuple(tangents[i] for i in wrt))
+    _, tangents_out = jax.jvp(apply_formula, tuple(primals[i] for i in wrt), tuple(tangents[i] for i in wrt))
     return operation.bind(*primals, **parameters), tangents_out
 
 

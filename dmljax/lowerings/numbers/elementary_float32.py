@@ -221,7 +221,7 @@ def _arctan(ratio: Array) -> Array:
     return jnp.where(is_steep, np.float32(np.pi / 4) + angle, angle)
 
 
-def reciprocal_power(x: Array) -> Array:
+def reciprocal_power_of_2(x: Array) -> Array:
     """A power of 2 whose product with a positive normal `x` is between 1 and 4."""
     exponent = lax.bitcast_convert_type(x, np.int32) >> 23
     return lax.bitcast_convert_type(jnp.maximum(254 - exponent, 1) << 23, np.float32)

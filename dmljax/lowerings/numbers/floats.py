@@ -50,7 +50,7 @@ def _magnitude(x: Array) -> Array:
 
 
 def infinity_bits(x: Array) -> Array:
-    """The bits of an infinity of the type of `x`, in the type of its `order`."""
+    """The bits of an infinity of the type of `x`, in the type that `to_ordered_integers` maps it to."""
     return _magnitude(jnp.full((), np.inf, x.dtype))
 
 

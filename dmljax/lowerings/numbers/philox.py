@@ -43,12 +43,12 @@ def _encrypt(place: Array, words: Sequence[Array], keys: Sequence[Sequence[Array
     disabled. `vmap` would truncate a 64-bit constant, so constants are converted like words.
     """
     with jax.enable_x64(True):
-        low_bits, shift, *factors = (_wide(lax.full_like(place, value)) for value in (2**32 - 1, 32, *_FACTORS))
-        first, second, third, fourth = map(_wide, words)
+        low_bits, shift, *factors = (_to_uint64(lax.full_like(place, value)) for value in (2**32 - 1, 32, *_FACTORS))
+        first, second, third, fourth = map(_to_uint64, words)
         for first_key, second_key in zip(*keys, strict=True):
             left, right = (first & low_bits) * factors[0], (third & low_bits) * factors[1]
-            first, second = (right >> shift) ^ second ^ _wide(first_key), right
-            third, fourth = (left >> shift) ^ fourth ^ _wide(second_key), left
+            first, second = (right >> shift) ^ second ^ _to_uint64(first_key), right
+            third, fourth = (left >> shift) ^ fourth ^ _to_uint64(second_key), left
         return lax.convert_element_type(_select_word(place, first, second, third, fourth), np.uint32)
 
 
@@ -82,7 +82,7 @@ def _select_word(place: Array, first: Array, second: Array, third: Array, fourth
     return jnp.where(place < 2, jnp.where(place == 0, first, second), jnp.where(place == 2, third, fourth))
 
 
-def _wide(word: Array) -> Array:
+def _to_uint64(word: Array) -> Array:
     """A word as a 64-bit integer."""
     return lax.convert_element_type(word, np.uint64)
 

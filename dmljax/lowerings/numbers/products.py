@@ -81,8 +81,8 @@ def _integer_product(a: Array, b: Array, a_zero: Array | None, b_zero: Array | N
         total = _product_of_int8(a, b)
     else:
         operands = a, b, a_zero, jnp.zeros((), np.int32) if b_zero is None else number(terms, np.int32) * b_zero
-        on_cpu = _in_two_passes if may_be_sharded(a) else _in_one_pass
-        total = choose(*operands, cpu=on_cpu, default=_in_two_passes)
+        on_cpu = _multiply_in_two_passes if may_be_sharded(a) else _multiply_in_one_pass
+        total = choose(*operands, cpu=on_cpu, default=_multiply_in_two_passes)
     if b_zero is not None:
         total -= _product_of_int8(a, jnp.ones((*leading, terms, 1), np.int8)) * b_zero
     return total
@@ -91,13 +91,13 @@ def _integer_product(a: Array, b: Array, a_zero: Array | None, b_zero: Array | N
 _product_of_int8: Callable[..., Array] = partial(jnp.matmul, preferred_element_type=np.int32)
 
 
-def _in_two_passes(a: Array, b: Array, a_zero: Array, b_zero_sums: Array) -> Array:
+def _multiply_in_two_passes(a: Array, b: Array, a_zero: Array, b_zero_sums: Array) -> Array:
     """Computes `a @ b - a_zero * (sums - b_zero_sums)`, where `sums` are the sums of the columns of `b`."""
     row_of_ones = jnp.ones((*(1 for _ in a.shape[:-2]), 1, a.shape[-1]), np.int8)
     return _product_of_int8(a, b) - a_zero * (_product_of_int8(row_of_ones, b) - b_zero_sums)
 
 
-def _in_one_pass(a: Array, b: Array, a_zero: Array, b_zero_sums: Array) -> Array:
+def _multiply_in_one_pass(a: Array, b: Array, a_zero: Array, b_zero_sums: Array) -> Array:
     """Does the same in one pass over `b`, whose reading takes most of the time for few rows."""
     both = _product_of_int8(jnp.concatenate([a, jnp.ones((*a.shape[:-2], 1, a.shape[-1]), np.int8)], axis=-2), b)
     return both[..., :-1, :] - a_zero * (both[..., -1:, :] - b_zero_sums)
@@ -156,7 +156,7 @@ def sum_as_floats(parts: Sequence[Array], dtype: Any) -> Array:
     return high * 2**16 + low
 
 
-def scale_rounded(total: Array, *scales: Array) -> Array:
+def multiply_scales(total: Array, *scales: Array) -> Array:
     """Multiplies `total` by one scale after another and rounds each product, so that platforms agree."""
     shape = jnp.broadcast_shapes(total.shape, *(scale.shape for scale in scales))
     return reduce(product, broadcast_with_sharding(shape, total, *scales))

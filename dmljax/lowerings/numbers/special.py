@@ -49,10 +49,10 @@ def rounded_quotient(a: Array, b: Array) -> Array:
 
     XLA divides float32 on a GPU with errors of up to 2 units in the last place, so that 49 / 49 may be less than 1.
     """
-    return choose(a, b, gpu=_in_float64, default=quotient) if a.dtype == np.float32 else quotient(a, b)
+    return choose(a, b, gpu=_divide_in_float64, default=quotient) if a.dtype == np.float32 else quotient(a, b)
 
 
-def _in_float64(a: Array, b: Array) -> Array:
+def _divide_in_float64(a: Array, b: Array) -> Array:
     """Multiplies by a reciprocal, because LLVM makes a quotient of numbers from float32 one in float32 again.
 
     The select keeps XLA from a kernel of its own for the reciprocal of a scalar.
@@ -81,7 +81,7 @@ def _atan2_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     longer = jnp.maximum(jnp.abs(y), jnp.abs(x))
     # The squares may overflow, so scale the parts first: by a power of 2 and not by a division, which XLA would merge
     # with the division below.
-    shrink = float32.reciprocal_power(longer)
+    shrink = float32.reciprocal_power_of_2(longer)
     y_part, x_part = y * shrink, x * shrink
     square = y_part * y_part + x_part * x_part
     is_far = jnp.isinf(longer)

@@ -107,13 +107,13 @@ def _elements(bits: _Bits, shape: tuple[int, ...]) -> Array:
     group, row = (lax.broadcasted_iota(jnp.uint32, (*bits.begins.shape, 32), axis) for axis in (0, 1))
     word = _take(bits.words_with_rows, jnp.maximum(_bits_up_to(bits.begins, bits.begun_before), 1) - 1)
     rank = group * 32 + row - _take(bits.first_row, word)
-    return _first_element(word, shape) + _place_of_set_bit(_take(bits.words, word), rank)
+    return _first_element(word, shape) + _select_set_bit(_take(bits.words, word), rank)
 
 
 # Words and bits
 
 
-def _place_of_set_bit(bits: Array, rank: Array) -> Array:
+def _select_set_bit(bits: Array, rank: Array) -> Array:
     """The place of the set bit of `bits` that has `rank` set bits below it, found by bisection."""
     place = jnp.zeros_like(rank)
     for exponent in reversed(range(5)):

@@ -36,10 +36,10 @@ def running_sum(x: Array, axis: int, *, reverse: bool, exclusive: bool) -> Array
 def running_product(x: Array, axis: int, *, reverse: bool, exclusive: bool) -> Array:
     """The running product along `axis`, with the options of `running_sum`."""
     products = partial(_running, lax.mul, lax.cumprod, 1, axis=axis, reverse=reverse, exclusive=exclusive)
-    by_jax = partial(_by_jax, lax.cumprod, 1, axis=axis, reverse=reverse, exclusive=exclusive)
+    by_jax = partial(_scan_by_jax, lax.cumprod, 1, axis=axis, reverse=reverse, exclusive=exclusive)
     # JAX's derivative is right where factors are 0, takes as long as the blocks' own, and keeps less in memory. It has
     # none for an open size.
-    in_steps = partial(_in_steps, axis=axis, reverse=reverse, exclusive=exclusive)
+    in_steps = partial(_scan_steps, axis=axis, reverse=reverse, exclusive=exclusive)
     function = in_steps if is_symbolic(x.shape[axis]) else by_jax
     return custom_jvps(lambda tangent, x: jax.jvp(function, (x,), (tangent,))[1])(products)(x)
 
@@ -47,14 +47,14 @@ def running_product(x: Array, axis: int, *, reverse: bool, exclusive: bool) -> A
 def _running(
     combine: Combine, tally: Tally, start: int, x: Array, *, axis: int, reverse: bool, exclusive: bool
 ) -> Array:
-    by_jax = partial(_by_jax, tally, start, axis=axis, reverse=reverse, exclusive=exclusive)
+    by_jax = partial(_scan_by_jax, tally, start, axis=axis, reverse=reverse, exclusive=exclusive)
     if is_symbolic(x.shape[axis]):  # cannot be split into blocks
         return by_jax(x)
-    in_blocks = partial(_in_blocks, combine, start, axis=axis, reverse=reverse, exclusive=exclusive)
+    in_blocks = partial(_scan_blocks, combine, start, axis=axis, reverse=reverse, exclusive=exclusive)
     return choose(x, cpu=in_blocks, default=by_jax)
 
 
-def _by_jax(tally: Tally, start: int, x: Array, *, axis: int, reverse: bool, exclusive: bool) -> Array:
+def _scan_by_jax(tally: Tally, start: int, x: Array, *, axis: int, reverse: bool, exclusive: bool) -> Array:
     tallies = tally(x, axis=axis, reverse=reverse)
     if not exclusive or x.size == 0:
         return tallies
@@ -63,7 +63,7 @@ def _by_jax(tally: Tally, start: int, x: Array, *, axis: int, reverse: bool, exc
     return lax.concatenate([others, first] if reverse else [first, others], axis)
 
 
-def _in_steps(x: Array, *, axis: int, reverse: bool, exclusive: bool) -> Array:
+def _scan_steps(x: Array, *, axis: int, reverse: bool, exclusive: bool) -> Array:
     """Multiplies one element after another."""
 
     def step(before: Array, factor: Array) -> tuple[Array, Array]:
@@ -75,7 +75,7 @@ def _in_steps(x: Array, *, axis: int, reverse: bool, exclusive: bool) -> Array:
     return jnp.moveaxis(products, 0, axis)
 
 
-def _in_blocks(combine: Combine, start: int, x: Array, *, axis: int, reverse: bool, exclusive: bool) -> Array:
+def _scan_blocks(combine: Combine, start: int, x: Array, *, axis: int, reverse: bool, exclusive: bool) -> Array:
     size = x.shape[axis]
     if size == 0:
         return x
@@ -89,7 +89,7 @@ def _in_blocks(combine: Combine, start: int, x: Array, *, axis: int, reverse: bo
         tally = jnp.full_like(columns[0], start)
     else:
         totals = functools.reduce(combine, columns)
-        before = _in_blocks(combine, start, totals, axis=axis, reverse=reverse, exclusive=True)
+        before = _scan_blocks(combine, start, totals, axis=axis, reverse=reverse, exclusive=True)
         # Without the barrier, XLA on a CPU computes the tally before a block again for each of its elements.
         tally = lax.optimization_barrier(before)
     tallies = []

@@ -74,10 +74,10 @@ def _largest_at_once(keys: Array, count: int) -> Array:
         positions = lax.broadcasted_iota(index_dtype("input", keys.shape[-1]), keys.shape, keys.ndim - 1)
         return lax.slice_in_dim(lax.sort((~keys, positions), num_keys=2)[1], 0, count, axis=-1)
     # XLA on CPU sorts rows of types other than float32.
-    return lax.top_k(_floats_in_order(keys) if keys.dtype.itemsize <= 4 else keys, count)[1]
+    return lax.top_k(_keys_to_floats(keys) if keys.dtype.itemsize <= 4 else keys, count)[1]
 
 
-def _floats_in_order(keys: Array) -> Array:
+def _keys_to_floats(keys: Array) -> Array:
     """Float32 numbers that XLA on CPU orders like the keys, by sign and magnitude."""
     if keys.dtype == np.uint32:
         keys = lax.bitcast_convert_type(keys ^ np.uint32(1 << 31), np.int32)

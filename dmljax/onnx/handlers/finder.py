@@ -78,12 +78,12 @@ class Finder:
             if attribute.default_value.name
         }
         depends = schema.has_context_dependent_function
-        fixed = None if depends else self._body(schema, schema.function_body)
+        fixed = None if depends else self._read_body(schema, schema.function_body)
         if fixed and any(self.look_up(inner) is None for inner in _all_nodes(fixed.graph)):
             return None
 
         def body(node: Node, values: Sequence[Value]) -> Function:
-            return fixed or self._body(schema, _body_for(schema, node, values))
+            return fixed or self._read_body(schema, _body_for(schema, node, values))
 
         needed = [parameter.option == onnx.defs.OpSchema.FormalParameterOption.Single for parameter in schema.inputs]
         inputs = [Input(Use.PASSED, None, any(needed[i:]), not is_needed) for i, is_needed in enumerate(needed)]
@@ -91,7 +91,7 @@ class Finder:
         attributes = {name: Attribute(_KINDS.get(attribute.type, Any), attribute.required) for name, attribute in kinds}
         return _body_handler(body, defaults, inputs, attributes)
 
-    def _body(self, schema: Any, proto: Any) -> Function:
+    def _read_body(self, schema: Any, proto: Any) -> Function:
         versions = {MAIN: schema.since_version} if schema.domain == MAIN else {}
         imports = versions | {imported.domain: imported.version for imported in proto.opset_import}
         return self.reader.function(proto, {**self.reader.versions, **imports})

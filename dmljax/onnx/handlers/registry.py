@@ -25,8 +25,8 @@ from dmljax.onnx.handlers.signatures import (
     Known,
     Use,
     attributes_of,
-    broken_kind,
-    bundle_of,
+    find_broken_kind,
+    find_bundle,
     inputs_of,
     is_optional,
 )
@@ -140,7 +140,7 @@ class Handler:
         )
         problems = [Problem((), f"missing attribute {name}") for name in missing]
         for name, attribute in self.attributes.items():
-            rule = broken_kind(attribute.kind, attributes[name]) if name in attributes else None
+            rule = find_broken_kind(attribute.kind, attributes[name]) if name in attributes else None
             if rule is not None:
                 problems.append(Problem(name, rule, show(attributes[name])))
         return problems
@@ -246,7 +246,7 @@ def handles(
 handles_contrib = functools.partial(handles, domain=MICROSOFT)
 
 
-def of_padded(*operators: str) -> Callable[[R], R]:
+def handles_padded(*operators: str) -> Callable[[R], R]:
     """Registers the rule of operators, which takes a `Run`, and then the arguments of their handlers."""
 
     def register(rule: R) -> R:
@@ -277,7 +277,7 @@ def make_handler(
     }
     attributes = dict(attributes_of(keywords))
     return Handler(
-        function=_unbundle(function, [bundle_of(parameter.annotation) for parameter in by_place]),
+        function=_unbundle(function, [find_bundle(parameter.annotation) for parameter in by_place]),
         since=since,
         inputs=tuple(declared for parameter in by_place for declared in inputs_of(parameter)),
         others=others[0] if others else None,

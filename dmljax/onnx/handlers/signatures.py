@@ -135,7 +135,7 @@ class Input:
 def inputs_of(parameter: inspect.Parameter) -> list[Input]:
     """The inputs that a parameter represents: `Vector | None = None` is an optional vector."""
     annotation, is_required = parameter.annotation, parameter.default is parameter.empty
-    bundle = bundle_of(annotation)
+    bundle = find_bundle(annotation)
     if bundle is None:
         return [_input_of(annotation, is_required)]
     inputs = [_input_of(part, name not in bundle._field_defaults) for name, part in bundle.__annotations__.items()]
@@ -143,7 +143,7 @@ def inputs_of(parameter: inspect.Parameter) -> list[Input]:
     return [replace(inputs[0], demand=demand or inputs[0].demand), *inputs[1:]]
 
 
-def bundle_of(annotation: Any) -> Any:
+def find_bundle(annotation: Any) -> Any:
     """The NamedTuple of inputs in an annotation, if there is one."""
     origin = getattr(annotation, "__origin__", annotation)
     return origin if isinstance(origin, type) and issubclass(origin, tuple) else None
@@ -246,20 +246,20 @@ _SPELLED = {
 }
 
 
-def broken_kind(annotation: Any, value: Any) -> str | None:
+def find_broken_kind(annotation: Any, value: Any) -> str | None:
     """The rule that an attribute breaks if its kind differs from its parameter's annotation."""
     parts = typing.get_args(annotation) if _is_union(annotation) else (annotation,)
     kinds = [part for part in parts if part is not type(None)]
-    if isinstance(value, Reference) or any(_is_of(allowed, value) for allowed in kinds):
+    if isinstance(value, Reference) or any(_has_kind(allowed, value) for allowed in kinds):
         return None
     return f"must be {' or '.join(map(_spell, kinds))}"
 
 
-def _is_of(annotation: Any, value: Any) -> bool:
+def _has_kind(annotation: Any, value: Any) -> bool:
     origin = typing.get_origin(annotation) or annotation
     if origin is Sequence:
         (inner,) = typing.get_args(annotation)
-        return isinstance(value, tuple) and all(_is_of(inner, element) for element in value)
+        return isinstance(value, tuple) and all(_has_kind(inner, element) for element in value)
     return origin is Any or isinstance(value, (int, float) if origin is float else origin)
 
 

@@ -38,7 +38,7 @@ from dmljax.onnx.language.state import (
     tokens_of_array,
 )
 from dmljax.onnx.model import Model, loaded_graph
-from dmljax.onnx.rewrites.fewer_layers import graph_with_layers, with_caches_numbered
+from dmljax.onnx.rewrites.fewer_layers import graph_with_layers, renumber_caches
 from dmljax.onnx.several_models import FolderModel, check_folder
 from dmljax.onnx.values.types import DType
 from dmljax.text import join_words, show
@@ -110,7 +110,7 @@ class LanguageModel(FolderModel):
         with within("onnx"):
             caches = [name for role, name in self.settings.names.items() if role.startswith(("past_", "present_"))]
             loaded = loaded_graph(self.model)
-            graph, layers = with_caches_numbered(graph_with_layers(loaded, count), caches, self.settings.layers)
+            graph, layers = renumber_caches(graph_with_layers(loaded, count), caches, self.settings.layers)
             by_part = self.models.by_part | {DECODER: Model(loaded.part(graph), self.model.weights)}
             return LanguageModel(self.settings._replace(layers=layers), by_part)
 

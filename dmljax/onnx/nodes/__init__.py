@@ -8,7 +8,7 @@ from dmljax.onnx.nodes import (
     control as control,
     embedding as embedding,
     experts as experts,
-    of_padded as of_padded,
+    padded_rules as padded_rules,
     randomness as randomness,
     recurrence as recurrence,
     signal as signal,

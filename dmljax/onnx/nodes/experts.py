@@ -85,7 +85,7 @@ def _route(router: Array, mixing: Array | None, mixture: _Mixture) -> tuple[Arra
     if mixture.use_sparse_mixer:
         if count != 2:
             raise InvalidDesc(Problem("k", "must be 2 with use_sparse_mixer", count))
-        return _mix_sparsely(scores)
+        return _route_by_sparse_mixer(scores)
     values, experts = lax.top_k(scores, count)
     if mixing is not None:
         weights = jnp.take_along_axis(mixing.astype(jnp.float32), experts, 1)
@@ -99,7 +99,7 @@ def _route(router: Array, mixing: Array | None, mixture: _Mixture) -> tuple[Arra
     return experts, weights
 
 
-def _mix_sparsely(scores: Array) -> tuple[Array, Array]:
+def _route_by_sparse_mixer(scores: Array) -> tuple[Array, Array]:
     """Chooses two experts as SparseMixer does, each weighted among the scores that are close to its own."""
     left, experts, weights = scores, [], []
     for _ in range(2):

@@ -125,8 +125,8 @@ class Logits(NamedTuple):
 def with_logits(graph: OnnxGraph, stored: Mapping[str, Any], find: Callable[[Node], Handler], logits: str) -> Logits:
     """Chooses tokens before the product with the vocabulary, if all later nodes work row by row."""
     matcher = Matcher(graph, stored)
-    rows, reader = _rows_before(matcher, find, logits)
-    every = rows if reader is None else _before_last(matcher, rows)
+    rows, reader = _find_logit_rows(matcher, find, logits)
+    all_rows = rows if reader is None else _find_all_rows(matcher, rows)
     place = len(graph.nodes) if reader is None else graph.nodes.index(reader)
 
     def reading(name: str, *added: Node) -> OnnxGraph:
@@ -138,13 +138,13 @@ def with_logits(graph: OnnxGraph, stored: Mapping[str, Any], find: Callable[[Nod
         rewired = replace(reader, inputs=tuple(name if value == rows else value for value in reader.inputs))
         return replace(graph, nodes=(*before, *added, rewired, *after))
 
-    choice = Node("GatherND", MAIN, 13, "", (every, ROWS), (_CHOSEN,), {"batch_dims": 1})
+    choice = Node("GatherND", MAIN, 13, "", (all_rows, ROWS), (_CHOSEN,), {"batch_dims": 1})
     chosen = reading(_CHOSEN, choice)
     wanted = TensorType(ROWS, np.dtype(np.int32), (None, 1, 1))
-    return Logits(reading(every), replace(chosen, inputs=(*chosen.inputs, wanted)))
+    return Logits(reading(all_rows), replace(chosen, inputs=(*chosen.inputs, wanted)))
 
 
-def _rows_before(matcher: Matcher, find: Callable[[Node], Handler], logits: str) -> tuple[str, Node | None]:
+def _find_logit_rows(matcher: Matcher, find: Callable[[Node], Handler], logits: str) -> tuple[str, Node | None]:
     """The rows that logits are computed from row by row, and the first node that reads them, if any."""
     inputs = (name for name in matcher.graph.input_names if matcher.array(name) is None)
     varying = dependent_names(matcher.graph.nodes, inputs)
@@ -166,7 +166,7 @@ def _is_flat(array: Any) -> bool:
     return array is not None and array.size in (1, *array.shape[-1:])
 
 
-def _before_last(matcher: Matcher, rows: str) -> str:
+def _find_all_rows(matcher: Matcher, rows: str) -> str:
     """Finds the rows of all tokens where the graph keeps only the last row of each sequence."""
     match matcher.chain(rows, "Unsqueeze", "Gather"):
         case _, last if last.attributes.get("axis") == 1 and matcher.number(last.inputs[1]) == -1:

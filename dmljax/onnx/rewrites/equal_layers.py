@@ -214,10 +214,12 @@ def _layers_in(labeler: Labeler, nodes: Sequence[Node], period: int) -> list[Lay
         return [nodes[i : i + period] for i in range(start, len(nodes) - period + 1, period)]
 
     whole = [_connect(labeler, blocks(start)) for start in range(len(nodes) % period + 1)]
-    return [*filter(None, whole)] or [*filter(None, (_chain(labeler, blocks(start)) for start in range(period)))]
+    return [*filter(None, whole)] or [
+        *filter(None, (_find_longest_chain(labeler, blocks(start)) for start in range(period)))
+    ]
 
 
-def _chain(labeler: Labeler, blocks: Sequence[Sequence[Node]]) -> Layers | None:
+def _find_longest_chain(labeler: Labeler, blocks: Sequence[Sequence[Node]]) -> Layers | None:
     """The longest sequence of blocks of which each two neighbors are connected equally."""
     chains: list[list[Sequence[Node]]] = [[]]
     for pair in pairwise(blocks):

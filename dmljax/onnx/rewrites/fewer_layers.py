@@ -38,9 +38,9 @@ def _shorten(graph: OnnxGraph, layers: Layers, count: int) -> OnnxGraph:
     after = {node: [*_readings(node, results)] for node in graph.nodes if node not in inside}
     given = {name: [_Reading(*results[name], None)] for name in graph.output_names if name in results}
     # A reader with counterparts in other layers belongs to its layer; any other continues after the last layer.
-    every = [entry for readings in (*after.values(), *given.values()) for entry in readings]
-    regular = {entry.key for entry in every if entry.layer < last}
-    final = {entry.place for entry in every if entry.layer == last and entry.key not in regular}
+    all_readings = [entry for readings in (*after.values(), *given.values()) for entry in readings]
+    regular = {entry.key for entry in all_readings if entry.layer < last}
+    final = {entry.place for entry in all_readings if entry.layer == last and entry.key not in regular}
 
     def remains(readings: Iterable[_Reading]) -> bool:
         return all(entry.layer < count or (entry.layer == last and entry.key not in regular) for entry in readings)
@@ -65,7 +65,7 @@ def _shorten(graph: OnnxGraph, layers: Layers, count: int) -> OnnxGraph:
     return replace(shorter, inputs=inputs)
 
 
-def with_caches_numbered(graph: OnnxGraph, patterns: Sequence[str], layers: int) -> tuple[OnnxGraph, int]:
+def renumber_caches(graph: OnnxGraph, patterns: Sequence[str], layers: int) -> tuple[OnnxGraph, int]:
     """A graph that lacks some layers, with its caches numbered from 0, and the number of layers that have some.
 
     `patterns` have the place of a layer's number in the names of caches.

@@ -64,7 +64,9 @@ def join_attention(graph: OnnxGraph, find: Callable[[Node], Handler]) -> OnnxGra
     graph = replace(graph, nodes=tuple(_join_subgraphs(node, find) for node in graph.nodes))
     search = _AttentionFinder(graph, find)
     attentions = {node: written for node in graph.nodes if (written := search.attention(node)) is not None}
-    bodies = {last: {last, *search.inner(written), *search.sources(written)} for last, written in attentions.items()}
+    bodies = {
+        last: {last, *search.inner_nodes(written), *search.sources(written)} for last, written in attentions.items()
+    }
     bodies = {last: body for last, body in bodies.items() if body & attentions.keys() == {last}}
     replacements = {last: [search.join(attentions[last], body)] for last, body in bodies.items()}
     return drop_unread(replace_nodes(graph, replacements), (node for body in bodies.values() for node in body))
@@ -104,7 +106,7 @@ class _AttentionFinder:
         weights, name, reads = [last], last.inputs[0], 1
         while (node := self._matcher.maker(name, reads=reads)) is not None and len(weights) < MAX_STEPS:
             if node.operator == "Softmax":
-                scores = self._to_product(node.inputs[0], MAX_STEPS)
+                scores = self._trace_to_product(node.inputs[0], MAX_STEPS)
                 return (
                     None if scores is None else WrittenAttention(tuple(weights), node, scores, self._masks_of(scores))
                 )
@@ -122,18 +124,18 @@ class _AttentionFinder:
         test = self._matcher.maker(node.inputs[0], "IsNaN", reads=1) if node.operator == "Where" else None
         return test if test is not None and test.inputs == node.inputs[2:] else None
 
-    def _to_product(self, name: str, steps: int) -> tuple[Node, ...] | None:
+    def _trace_to_product(self, name: str, steps: int) -> tuple[Node, ...] | None:
         """The nodes from scores back to the product of queries and keys, whose results nothing else reads."""
         node = self._matcher.maker(name, reads=1)
         if node is None or steps == 0:
             return None
         if node.operator == "MatMul":
             return (node,)
-        rests = (self._to_product(node.inputs[i], steps - 1) for i in _SCORE_INPUTS.get(node.operator, ()))
+        rests = (self._trace_to_product(node.inputs[i], steps - 1) for i in _SCORE_INPUTS.get(node.operator, ()))
         rest = next((nodes for nodes in rests if nodes is not None), None)
         return None if rest is None else (node, *rest)
 
-    def inner(self, written: WrittenAttention) -> Iterator[Node]:
+    def inner_nodes(self, written: WrittenAttention) -> Iterator[Node]:
         """The nodes before the last product that only compute its weights."""
         yield from (*written.weights[1:], written.softmax, *written.scores)
         yield from filter(None, map(self._guard, written.weights[1:]))

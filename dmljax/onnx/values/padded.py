@@ -1,7 +1,7 @@
 """Arrays with padding: their true sizes depend on values, so they have the largest possible sizes.
 
 The true elements come first along each axis. Elements after them are never read: an operator's rule in
-`dmljax.onnx.nodes.of_padded` computes the result that only the true elements would give.
+`dmljax.onnx.nodes.padded_rules` computes the result that only the true elements would give.
 """
 
 from collections.abc import Collection, Sequence

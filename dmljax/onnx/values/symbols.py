@@ -56,18 +56,18 @@ class SizeExpression(Subtractable):
         return _fraction(a + b, divisor)
 
     def __mul__(self, other: Any) -> Any:
-        (a, c), (b, d) = _parts(self), _parts(other)
+        (a, c), (b, d) = _split_divisor(self), _split_divisor(other)
         return _fraction(a * b, c * d)
 
     def __neg__(self) -> Any:
         return SizeExpression(-self.dividend, self.divisor)
 
     def __truediv__(self, other: Any) -> Any:
-        (a, c), (b, d) = _parts(self), _parts(other)
+        (a, c), (b, d) = _split_divisor(self), _split_divisor(other)
         return _fraction(a * d, c * b)
 
     def __rtruediv__(self, other: Any) -> Any:
-        (a, c), (b, d) = _parts(other), _parts(self)
+        (a, c), (b, d) = _split_divisor(other), _split_divisor(self)
         return _fraction(a * d, c * b)
 
     def __floordiv__(self, other: Any) -> Any:
@@ -119,7 +119,7 @@ class SizeExpression(Subtractable):
     __hash__ = None  # type: ignore[assignment]  # numbers that are equal only for some symbols cannot share a hash
 
 
-def _parts(number: Any) -> tuple[Any, int]:
+def _split_divisor(number: Any) -> tuple[Any, int]:
     """Splits a number into a size and its integer divisor."""
     if isinstance(number, SizeExpression):
         return number.dividend, number.divisor
@@ -133,7 +133,7 @@ def _parts(number: Any) -> tuple[Any, int]:
 
 def _to_common_divisor(first: Any, second: Any) -> tuple[Any, Any, int]:
     """The dividends of two numbers over a common divisor."""
-    (a, c), (b, d) = _parts(first), _parts(second)
+    (a, c), (b, d) = _split_divisor(first), _split_divisor(second)
     divisor = math.lcm(c, d)
     return a * (divisor // c), b * (divisor // d), divisor
 
@@ -177,7 +177,7 @@ _CHOICE = re.compile(r"\b(min|max)\(([^(),]+), ([^(),]+)\)")
 def choice_of_sizes(inputs: Sequence[Any]) -> Problem | None:
     """The remedy for open sizes in a node's inputs that do not fit together."""
     shapes = [_sizes_in(value) for value in inputs if isinstance(value, jax.Array | Symbols)]
-    return _simplifying_constraints(shapes) or _multiples(shapes)
+    return _simplifying_constraints(shapes) or _find_multiples(shapes)
 
 
 def _simplifying_constraints(shapes: Sequence[Sequence[Any]]) -> Problem | None:
@@ -193,7 +193,7 @@ def _simplifying_constraints(shapes: Sequence[Sequence[Any]]) -> Problem | None:
     )
 
 
-def _multiples(shapes: Sequence[Sequence[Any]]) -> Problem | None:
+def _find_multiples(shapes: Sequence[Sequence[Any]]) -> Problem | None:
     """The multiples of symbols that a network can halve and double without changing sizes."""
     factors: dict[str, int] = {}
     for some, others in combinations(shapes, 2):

@@ -23,7 +23,7 @@ from dmljax import calls, descriptors as dml
 from dmljax.descriptors.tensor import TensorDesc
 from dmljax.errors import InvalidDesc, Problem, require
 from dmljax.foundation.dimensions import at_most, index_dtype, is_symbolic, number, replace_at
-from dmljax.foundation.open_sizes import equalities
+from dmljax.foundation.open_sizes import spell_equalities
 from dmljax.foundation.sharding import MeshAxes, call_with_auto_axes, dimension_axes, may_be_sharded
 from dmljax.foundation.sizes import Sizes, require_dimensions, require_sizes, spell_sizes
 from dmljax.lowerings.copies import copy_exactly
@@ -34,7 +34,7 @@ from dmljax.types import FLOAT, INDEX, UINT32, UINT32_OR_64, UP_TO_32_BIT, UP_TO
 _IN_BOUNDS, _DROP = lax.GatherScatterMode.PROMISE_IN_BOUNDS, lax.GatherScatterMode.FILL_OR_DROP
 
 
-def _positions(indices: Array, size: int, dtype: np.dtype[Any], *, is_clamped: bool) -> Array:
+def _normalize_indices(indices: Array, size: int, dtype: np.dtype[Any], *, is_clamped: bool) -> Array:
     """Counts the indices from the start, as integers of `dtype`; indices out of range are clamped, or become `size`.
 
     The bounds are limited to the range of the indices' own type, so that clamping comes before the conversion to
@@ -60,7 +60,9 @@ def _tuples(indices: Array, bounds: Sequence[int], dtype: np.dtype[Any], *, is_c
     """Returns the positions of the tuples in the last dimension of `indices`, whose coordinates have these bounds."""
     # Compute one coordinate at a time: XLA cannot partition a gather whose tuples are sharded along the tuple.
     coordinates = zip(jnp.unstack(indices, axis=-1), bounds, strict=True)
-    return jnp.stack([_positions(index, size, dtype, is_clamped=is_clamped) for index, size in coordinates], axis=-1)
+    return jnp.stack(
+        [_normalize_indices(index, size, dtype, is_clamped=is_clamped) for index, size in coordinates], axis=-1
+    )
 
 
 def _check_arrays(input: ArrayLike, indices: ArrayLike) -> tuple[Array, Array]:
@@ -160,7 +162,7 @@ def _fetch(
     dtype = index_dtype("input", size)
 
     def at_positions(input: Array, indices: Array) -> Array:
-        position = _positions(indices, size, dtype, is_clamped=True)
+        position = _normalize_indices(indices, size, dtype, is_clamped=True)
         return copy_exactly(lambda inputs, position: fetch(inputs[0], position, axis), (input,), position)
 
     return call_with_auto_axes(at_positions, operands, output_axes)
@@ -279,7 +281,7 @@ def _tuple_sizes(input: Sizes, indices: Sizes, batch_dimension_count: int = 0) -
     batches = input[:batch], indices[:batch]
     if batches[0] != batches[1]:
         got = f"{spell_sizes(batches[0])} and {spell_sizes(batches[1])}"
-        remedy = equalities(*zip(*batches, strict=True))
+        remedy = spell_equalities(*zip(*batches, strict=True))
         raise InvalidDesc(Problem("input", "must have the same batch sizes", got, [("indices",)], remedy=remedy))
     longest = len(input) - batch
     is_valid = at_most(indices[-1], longest) and indices[-1] >= 1
@@ -590,7 +592,7 @@ def scatter_checked(input: Array, indices: Array, updates: Array, axis: int, win
     )
 
     def overwrite(input: Array, indices: Array, updates: Array) -> Array:
-        position = _positions(indices, size, dtype, is_clamped=False)[..., None]
+        position = _normalize_indices(indices, size, dtype, is_clamped=False)[..., None]
         return _overwrite(input, updates, position, dimensions, _fetch_elements, axis, winner)
 
     input_axes, indices_axes = _merge_axes(input, indices, axis)

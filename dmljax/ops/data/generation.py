@@ -353,7 +353,7 @@ class RandomGeneratorDesc(dml.Operator, function=random_generator):
     rules = dml.page_rules(
         dml.Rule(
             "InputStateTensor.Sizes are 1, except for the last, which is 6.",
-            lambda desc: dml.sizes_are(desc, "input_state", with_leading_ones((6,), desc.input_state.rank)),
+            lambda desc: dml.find_wrong_sizes(desc, "input_state", with_leading_ones((6,), desc.input_state.rank)),
         ),
         dml.same_sizes("input_state", "output_state"),
     )

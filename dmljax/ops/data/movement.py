@@ -24,7 +24,7 @@ from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, Path, Problem, require
 from dmljax.foundation.checks import INT_MAX, INT_MIN, integer_in, require_count, require_counts
 from dmljax.foundation.dimensions import is_symbolic, replace_at
-from dmljax.foundation.open_sizes import equalities, fits
+from dmljax.foundation.open_sizes import fits, spell_equalities
 from dmljax.foundation.sharding import call_with_auto_axes, dimension_axes
 from dmljax.foundation.sizes import (
     Sizes,
@@ -331,7 +331,7 @@ def _split_sizes(input: Sizes, sizes: Sizes, axis: int) -> dict[str, tuple[Sizes
     require("sizes", bool(sizes), "must have at least 1 element", spell_sizes(sizes))
     require_counts("sizes", sizes, 1)
     rule = f"must add up to {input[axis]}, the size of {argument_name('input')} along axis {axis}"
-    remedy = equalities((sum(sizes), input[axis]))
+    remedy = spell_equalities((sum(sizes), input[axis]))
     require("sizes", sum(sizes) == input[axis], rule, spell_sizes(sizes), remedy=remedy)
     return {"outputs": tuple(replace_at(input, axis, size) for size in sizes)}
 
@@ -592,7 +592,7 @@ def _require_divisible(input: Sizes, divisors: Mapping[int, int], block_size: in
     for axis, divisor in divisors.items():
         place = ("input", "shape", axis % len(input))
         rest = input[axis] % divisor
-        require(place, rest == 0, f"must be a multiple of {divisor}", input[axis], remedy=equalities((rest, 0)))
+        require(place, rest == 0, f"must be a multiple of {divisor}", input[axis], remedy=spell_equalities((rest, 0)))
     return input
 
 

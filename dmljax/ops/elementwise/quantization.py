@@ -21,7 +21,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, InvalidType, Problem
-from dmljax.foundation.open_sizes import equalities
+from dmljax.foundation.open_sizes import spell_equalities
 from dmljax.foundation.sharding import shard_along
 from dmljax.foundation.sizes import remedy_for_channels, with_leading_ones
 from dmljax.lowerings.copies import copy_with_auto_axes
@@ -430,7 +430,7 @@ def _repeat(name: str, parameter: Array, first: str, input: Array) -> Array:
 def _remedy_for_blocks(sizes: Sequence[int], wholes: Sequence[int]) -> str | None:
     """Returns the constraints with which `sizes` divide open sizes, if there are any."""
     pairs = zip(sizes, wholes, strict=False)
-    return equalities(*((whole % size, 0) for size, whole in pairs if not _divides(size, whole) and size != 0))
+    return spell_equalities(*((whole % size, 0) for size, whole in pairs if not _divides(size, whole) and size != 0))
 
 
 def _divides(size: int, whole: int) -> bool:

@@ -31,13 +31,13 @@ from dmljax.calls.windows import (
     window_arguments,
 )
 from dmljax.errors import InvalidDesc, InvalidType, Problem, require
-from dmljax.foundation.open_sizes import equalities, fits
+from dmljax.foundation.open_sizes import fits, spell_equalities
 from dmljax.foundation.sharding import call_with_auto_axes, dimension_axes, dividing_axes
 from dmljax.foundation.sizes import Sizes, argument_name, remedy_for_open, require_sizes, spell_sizes
 from dmljax.lowerings.copies import check_sizes
 from dmljax.lowerings.images.convolution import ConvSpec, convolve, convolve_integers
 from dmljax.lowerings.images.windows import Window
-from dmljax.lowerings.numbers.products import scale_rounded, sum_as_floats
+from dmljax.lowerings.numbers.products import multiply_scales, sum_as_floats
 from dmljax.ops.elementwise.quantization import (
     ZeroPointOfFilter,
     ZeroPointOfInput,
@@ -84,12 +84,12 @@ def _infer_convolution(
     require("group_count", group_count >= 1, "must be at least 1", group_count)
     rule = f"must divide the {input[1]} channels of {argument_name('input')}"
     rest = input[1] % group_count
-    require("group_count", rest == 0, rule, group_count, remedy=equalities((rest, 0)))
+    require("group_count", rest == 0, rule, group_count, remedy=spell_equalities((rest, 0)))
     if direction is FORWARD:
         _require_channels(1, filter[1], input[1] // group_count, "the input channels of a group")
         rule = f"must be a multiple of {group_count}, {argument_name('group_count')}"
         rest = filter[0] % group_count
-        require(("filter", "shape", 0), rest == 0, rule, filter[0], remedy=equalities((rest, 0)))
+        require(("filter", "shape", 0), rest == 0, rule, filter[0], remedy=spell_equalities((rest, 0)))
         channels = filter[0]
         require_room("input", windows, lambda i: ("filter", "shape", i + 2))
         space = tuple(window.blocks + more for window, more in zip(windows, extra, strict=True))
@@ -127,7 +127,7 @@ def _infer_convolution(
 
 def _require_channels(axis: int, channels: int, expected: int, why: str) -> None:
     """Raises if a filter does not have the `expected` channels along `axis`."""
-    remedy = equalities((channels, expected))
+    remedy = spell_equalities((channels, expected))
     require(("filter", "shape", axis), channels == expected, f"must be {expected}, {why}", channels, remedy=remedy)
 
 
@@ -209,10 +209,10 @@ def convolution(
             total = total + summand.astype(wide)
         return dml.apply_fused_activation(total.astype(input.dtype), fused_activation)
 
-    return _partition(compute, input, filter, sizes, *biases, is_forward=is_forward)
+    return _call_sharded(compute, input, filter, sizes, *biases, is_forward=is_forward)
 
 
-def _partition(
+def _call_sharded(
     compute: Callable[..., Array], input: Array, filter: Array, sizes: Sequence[int], *others: Array, is_forward: bool
 ) -> Array:
     batch, input_channels, *space = dimension_axes(input)
@@ -331,7 +331,7 @@ class _IntegerConvolution(NamedTuple):
         def compute(input: Array, filter: Array, *others: Array) -> Array:
             return finish(convolve_integers(input, filter, spec, self.largest, wraps=wraps), *others)
 
-        return _partition(compute, self.input, self.filter, sizes, *others, is_forward=True)
+        return _call_sharded(compute, self.input, self.filter, sizes, *others, is_forward=True)
 
 
 def _prepare_integers(
@@ -508,7 +508,7 @@ def quantized_linear_convolution(
     ) -> Array:
         rest = list(more)
         point = None if zero is None else rest.pop(0)
-        value = scale_rounded(sum_as_floats([*parts, *rest], wide), input_factor, filter_factor)
+        value = multiply_scales(sum_as_floats([*parts, *rest], wide), input_factor, filter_factor)
         return quantize_rounded("output", value, output_scale, point, dtype, default)
 
     return parts.convolve(finish, *others)

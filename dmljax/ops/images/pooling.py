@@ -196,7 +196,7 @@ def _batch_and_channel_axes(axes: Sequence[MeshAxes]) -> list[MeshAxes]:
     return [*axes[:2], *(None for _ in axes[2:])]
 
 
-def _spread_sizes(
+def _average_pooling_grad_sizes(
     input_gradient: Sizes,
     output_sizes: Sizes,
     window_sizes: calls.EachDimension,
@@ -245,7 +245,9 @@ def average_pooling_grad(
     """
     gradient = calls.float_array("input_gradient", input_gradient)
     sizes = tuple(output_sizes)
-    windows = _spread_sizes(gradient.shape, sizes, window_sizes, strides, start_padding, end_padding).windows
+    windows = _average_pooling_grad_sizes(
+        gradient.shape, sizes, window_sizes, strides, start_padding, end_padding
+    ).windows
 
     def spread(gradient: Array) -> Array:
         wide = gradient.astype(widened(gradient.dtype))
@@ -616,7 +618,7 @@ def quantized_linear_average_pooling(
 
     def average(image: Array, *values: Array) -> Array:
         known = dict(zip(parameters, values, strict=True))
-        total = pooling.window_sums(_differences(image, known.get("input_zero_point"), windows), windows)
+        total = pooling.window_sums(_subtract_zero_point(image, known.get("input_zero_point"), windows), windows)
         scale = known["input_scale"]
         scale = scale.astype(widened(scale.dtype))
         total = product(*calls.broadcast(input=total.astype(scale.dtype), input_scale=scale))
@@ -652,7 +654,7 @@ def _require_parameter(name: str, sizes: Sizes, image_sizes: Sizes) -> None:
     require(name, math.prod(sizes) == 1 or is_of_channels, rule, spell_sizes(sizes))
 
 
-def _differences(image: Array, zero: Array | None, windows: Sequence[Window]) -> Array:
+def _subtract_zero_point(image: Array, zero: Array | None, windows: Sequence[Window]) -> Array:
     """The image without its zero point, in a type that holds the sum of each window."""
     most = math.prod(window.size for window in windows) * (2 ** (8 * image.dtype.itemsize) - 1)
     # Beyond some 2^23 elements of 8 bits, or 2^15 of 16 bits, the sums are rounded.
@@ -709,7 +711,9 @@ class AveragePooling1Desc(_Pooling, function=average_pooling1):
     support = dml.support(FL_6_2=_FLOATS)
 
 
-class AveragePoolingGradDesc(_WindowedOperator, dml.Adjoint, function=average_pooling_grad, infer=_spread_sizes):
+class AveragePoolingGradDesc(
+    _WindowedOperator, dml.Adjoint, function=average_pooling_grad, infer=_average_pooling_grad_sizes
+):
     include_padding: dml.Bool
     support = dml.support(FL_3_0=dml.rows(dml.RANK_4_TO_5, FLOAT))
     rules = dml.page_rules(

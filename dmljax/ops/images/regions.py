@@ -55,7 +55,7 @@ from dmljax.lowerings.images.regions import (
     Axis,
     Bins,
     Spans,
-    counts_inside,
+    count_samples_inside,
     largest_pixel,
     largest_sample,
     sample_counts,
@@ -415,7 +415,7 @@ def _resize(image: Array, regions: Array, batch: Array, outside: Array, size: Si
     image, regions, batch, outside = match_varying_axes((image, regions, batch, outside))
     axes, (spans, is_finite) = sampling.axes(size), sampling.spans(regions)
     wide = _channels_last(image.astype(widened(image.dtype)))
-    inside = _outer_product(map(counts_inside, axes, image.shape[2:], spans), wide.dtype)
+    inside = _outer_product(map(count_samples_inside, axes, image.shape[2:], spans), wide.dtype)
     counts = _outer_product(
         (sample_counts(axis, span.extent)[:, None] for axis, span in zip(axes, spans, strict=True)), wide.dtype
     )

@@ -355,10 +355,10 @@ def _gradient(
     require_counts("output_sizes", output_sizes, 0)
     factors = None if scales is None else _fractions("scales", scales, 1.0, "input_gradient", gradient.ndim)
     steps = _axis_positions("output_sizes", output_sizes, gradient.shape, factors, sampling)
-    every = _taps(output_sizes, gradient.shape, steps, sampling)
+    axis_taps = _taps(output_sizes, gradient.shape, steps, sampling)
 
     def add(x: Array) -> Array:
-        return adjoint(x, every) if 0 not in (*x.shape, *output_sizes) else jnp.zeros(tuple(output_sizes), x.dtype)
+        return adjoint(x, axis_taps) if 0 not in (*x.shape, *output_sizes) else jnp.zeros(tuple(output_sizes), x.dtype)
 
     return call_with_auto_axes(add, [(gradient, dimension_axes(gradient))], result_axes([gradient], output_sizes))
 
@@ -416,7 +416,7 @@ def _taps(
     input_sizes: Sequence[int], output_sizes: Sequence[int], steps: Sequence[AxisPositions], sampling: _Sampling
 ) -> list[Taps]:
     """The neighbors of the positions along each dimension that changes, first the dimension that shrinks most."""
-    every = []
+    axis_taps = []
     for axis, (size, new, step) in enumerate(zip(input_sizes, output_sizes, steps, strict=True)):
         if new == 0:
             continue  # nothing moves
@@ -429,8 +429,8 @@ def _taps(
         if not taps.is_identity():
             # A neighbor's position may be as large as the size itself.
             require_positions(f"axis {axis}, which is resampled,", *(size + 1 for size in taps.where[:2]))
-            every.append(taps)
-    return sorted(every, key=lambda taps: -taps.where.step / taps.where.unit)
+            axis_taps.append(taps)
+    return sorted(axis_taps, key=lambda taps: -taps.where.step / taps.where.unit)
 
 
 def _resample_array(input: Array, sizes: Sequence[int], steps: Sequence[AxisPositions], sampling: _Sampling) -> Array:
@@ -438,16 +438,16 @@ def _resample_array(input: Array, sizes: Sequence[int], steps: Sequence[AxisPosi
         rule = "must be of a floating type, or of an integer type of 8 bits, for LINEAR"
         raise InvalidType(Problem("input", rule, input.dtype))
     check_sizes(sizes)
-    every = _taps(input.shape, sizes, steps, sampling)
+    axis_taps = _taps(input.shape, sizes, steps, sampling)
     compute = nearest if sampling.mode is NEAREST_NEIGHBOR else average
 
     def resample(x: Array) -> Array:
         if 0 in sizes:  # a dimension without elements has no neighbors
             return jnp.zeros(tuple(sizes), x.dtype)
-        if not every or any(taps.axis <= 1 for taps in every):
-            return compute(x, every)
-        earlier_taps = [taps._replace(axis=taps.axis - 1) for taps in every]
-        return choose_layout(partial(compute, every=every), partial(compute, every=earlier_taps), x)
+        if not axis_taps or any(taps.axis <= 1 for taps in axis_taps):
+            return compute(x, axis_taps)
+        earlier_taps = [taps._replace(axis=taps.axis - 1) for taps in axis_taps]
+        return choose_layout(partial(compute, axis_taps=axis_taps), partial(compute, axis_taps=earlier_taps), x)
 
     return call_with_auto_axes(resample, [(input, dimension_axes(input))], result_axes([input], sizes))
 
@@ -479,13 +479,13 @@ def _implied_numbers(call: dml.Call, name: str, elsewhere: float) -> Sequence[fl
     return None if numbers is None else _expand_numbers(name, numbers, elsewhere, "input", len(sizes))
 
 
-def _ratios(call: dml.Call) -> Any:
+def _implied_scales(call: dml.Call) -> Any:
     ((_, sizes),) = call.outputs
     ratios = [new / old for new, old in zip(sizes, call.arrays["input"].sizes, strict=True)]
     return _implied_numbers(call, "scales", 1.0) or ratios
 
 
-def _offsets(call: dml.Call) -> Any:
+def _implied_offsets(call: dml.Call) -> Any:
     rank, center = len(call.outputs[0][1]), 0.5
     if issubclass(call.operator, _Directed):
         center = _center(call.argument("interpolation_mode"), call.argument("rounding_direction"))
@@ -494,7 +494,7 @@ def _offsets(call: dml.Call) -> Any:
 
 class _Forward(dml.Resized):
     interpolation_mode: dml.Enumerator[InterpolationMode]
-    implied = {"scales": _ratios}
+    implied = {"scales": _implied_scales}
     rules = _rules("input", "output")
 
 
@@ -515,7 +515,7 @@ class _Shifted(dml.Operator):
 
 
 _OFFSETS: dml.Implied = {
-    "input_pixel_offsets": _offsets,
+    "input_pixel_offsets": _implied_offsets,
     "output_pixel_offsets": lambda call: _implied_numbers(call, "output_pixel_offsets", -0.5),
 }
 

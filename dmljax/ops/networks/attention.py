@@ -41,13 +41,13 @@ from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, InvalidType, Problem, require
 from dmljax.foundation.checks import integer_in
 from dmljax.foundation.dimensions import is_symbolic, number
-from dmljax.foundation.open_sizes import equalities
+from dmljax.foundation.open_sizes import spell_equalities
 from dmljax.foundation.sharding import MeshAxes, call_with_auto_axes, dimension_axes, dividing_axes
 from dmljax.foundation.sizes import (
     argument_name,
-    names_of_members,
     remedy_for_open,
     require_broadcast,
+    use_member_names,
     with_leading_ones,
 )
 from dmljax.lowerings.attention.caches import write_new
@@ -154,7 +154,7 @@ def _sizes(shapes: Shapes, head_counts: Mapping[str, int], total: int | None, bl
         *_, whole = shapes[name]
         rest = 0 if name in _STACKED else whole % heads
         rule = f"must have a last dimension divisible by {heads} heads"
-        require(name, rest == 0, rule, whole, remedy=equalities((rest, 0)))
+        require(name, rest == 0, rule, whole, remedy=spell_equalities((rest, 0)))
         return whole if name in _STACKED else whole // heads
 
     past = shapes["past_key"][2] if "past_key" in shapes else 0
@@ -251,7 +251,7 @@ def _check_sizes(
     inputs: Mapping[str, Array], head_counts: Mapping[str, int], options: _Options
 ) -> tuple[_AttentionSizes, dict[str, str]]:
     """The sizes of an attention, and the names of the arrays that hold queries, keys and values."""
-    blocks = 1 if options.axis_name is None else _blocks_in_ring(options.axis_name, inputs, options.has_present)
+    blocks = 1 if options.axis_name is None else _ring_size(options.axis_name, inputs, options.has_present)
     shapes = {name: x.shape for name, x in inputs.items()}
     for name, shape in shapes.items():
         if len(shape) != _RANKS.get(name, len(shape)) and name != "relative_position_bias":
@@ -298,7 +298,7 @@ def _axes_of_results(
     return [output, *([present, present] if has_present else [])]
 
 
-def _blocks_in_ring(axis_name: str, inputs: Mapping[str, Array], has_present: bool) -> int:
+def _ring_size(axis_name: str, inputs: Mapping[str, Array], has_present: bool) -> int:
     """Returns the number of devices along an axis of the mesh, each of which has a block of the positions."""
     for name in (*(name for name in inputs if name.startswith("past_")), *["has_present"] * has_present):
         raise InvalidDesc(Problem("axis_name", f"must not be given with {argument_name(name)}"))
@@ -587,7 +587,7 @@ class _Attention(dml.Operator):
         counts = {field: getattr(self, field) for field in _HEAD_COUNTS if hasattr(self, field)}
         present = shapes.get("output_present_key", shapes.get("output_present_value"))
         total = present[2] if present is not None and "past_sequence_lengths" in tensors else None
-        with names_of_members(self.argument_paths(), has_leading_ones=True):
+        with use_member_names(self.argument_paths(), has_leading_ones=True):
             return _sizes(shapes, counts, total)
 
     def natural_sizes(self: Any) -> dict[str, tuple[int, ...]]:

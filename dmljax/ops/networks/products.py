@@ -34,7 +34,12 @@ from dmljax.foundation.sizes import (
     require_dimensions,
     spell_sizes,
 )
-from dmljax.lowerings.numbers.products import integer_product, integer_product_as_floats, matrix_product, scale_rounded
+from dmljax.lowerings.numbers.products import (
+    integer_product,
+    integer_product_as_floats,
+    matrix_product,
+    multiply_scales,
+)
 from dmljax.ops.elementwise.quantization import (
     QuantizedBinary,
     QuantizedOperands,
@@ -324,7 +329,7 @@ def _dequantized_product(
     wide = np.promote_types(*(widened(scale.dtype) for scale in scales))
     a_factor = _expand_parameter("a_scale", scales[0].astype(wide), shape, _ROWS)
     b_factor = _expand_parameter("b_scale", scales[1].astype(wide), shape, _COLUMNS)
-    return scale_rounded(integer_product_as_floats(a, b, a_zero, b_zero, wide), a_factor, b_factor)
+    return multiply_scales(integer_product_as_floats(a, b, a_zero, b_zero, wide), a_factor, b_factor)
 
 
 @calls.operator_function

@@ -65,10 +65,10 @@ def activation_functions(
         is_both = direction is RecurrentNetworkDirection.BIDIRECTIONAL
         rule = f"must be {count}, or {count} for each direction" if is_both else f"must be {count}"
         raise InvalidDesc(Problem("activations", rule, len(operators)))
-    return [_function(operators[i::count]) for i in range(count)]
+    return [_activation_function(operators[i::count]) for i in range(count)]
 
 
-def _function(activations: Sequence[dml.Operator]) -> _Function:
+def _activation_function(activations: Sequence[dml.Operator]) -> _Function:
     functions = [
         _XLA_ACTIVATIONS.get(activation, partial(dml.apply_fused_activation, activation=activation))
         for activation in activations
@@ -127,14 +127,14 @@ def _network_sizes(
         ("recurrence", recurrence, recurrence_dimensions),
     ):
         require(name, len(sizes) == 3, f"must have 3 dimensions: {dimensions}", f"shape {sizes}")
-    every = _sizes(gates, len(_DIRECTIONS[direction]), input, recurrence)
+    array_sizes = _sizes(gates, len(_DIRECTIONS[direction]), input, recurrence)
     shapes = {"input": input, "weight": weight, "recurrence": recurrence, "bias": bias, "hidden_init": hidden_init}
     more = {"cell_mem_init": cell_mem_init, "sequence_lengths": sequence_lengths, "peephole": peephole}
     for name, shape in (shapes | more).items():
         if shape is not None:
-            reasons, sizes = zip(*every[name], strict=True)
+            reasons, sizes = zip(*array_sizes[name], strict=True)
             require_sizes(name, shape, sizes, why=f": {', '.join(reasons)}")
-    return {name: tuple(size for _, size in sizes) for name, sizes in every.items() if name.startswith("output_")}
+    return {name: tuple(size for _, size in sizes) for name, sizes in array_sizes.items() if name.startswith("output_")}
 
 
 def _check_arrays(
@@ -283,9 +283,9 @@ class _Network(dml.Operator):
 
     def natural_sizes(self: Any) -> dict[str, Sizes]:
         directions = len(_DIRECTIONS[self.direction])
-        every = _sizes(self.gates, directions, self.input.sizes[1:], self.recurrence.sizes[1:])
+        array_sizes = _sizes(self.gates, directions, self.input.sizes[1:], self.recurrence.sizes[1:])
         present = (leaf.key for leaf in self.leaves(is_input=True))
-        return {field: tuple(size for _, size in every[field]) for field in present}
+        return {field: tuple(size for _, size in array_sizes[field]) for field in present}
 
     derived = {"has_sequence": dml.HasOutput(("output_sequence",))}
     implied = {

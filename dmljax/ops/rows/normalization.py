@@ -71,7 +71,7 @@ def _scale_and_shift(value: Array, scale: Any, bias: Any) -> Array:
     return value if bias is None else value + bias
 
 
-def _broadcasts(*fields: str) -> dml.Rule:
+def _broadcast_rule(*fields: str) -> dml.Rule:
     """The tensors `fields` that are present have the sizes of InputTensor, or 1 in any dimension."""
 
     def check(desc: Any) -> None:
@@ -140,7 +140,7 @@ class BatchNormalizationDesc(dml.Operator, function=batch_normalization):
     rules = dml.page_rules(
         *dml.same_type_and_rank("bias", "input", "mean", "output", "scale", "variance"),
         dml.same_sizes("input", "output"),
-        _broadcasts("mean", "variance", "scale", "bias"),
+        _broadcast_rule("mean", "variance", "scale", "bias"),
         dml.LevelRule(
             "Below level 4_0, MeanTensor and VarianceTensor have the sizes of InputTensor in the last two dimensions, "
             "height and width, unless Spatial is true.",
@@ -255,7 +255,7 @@ class _BatchGradients(dml.Operator):
         *dml.same_type_and_rank(*_INPUT_FIELDS, *_PARAMETER_FIELDS),
         dml.same_sizes(*_INPUT_FIELDS),
         dml.same_sizes(*_PARAMETER_FIELDS),
-        _broadcasts("mean"),
+        _broadcast_rule("mean"),
     )
 
 
@@ -350,7 +350,7 @@ class BatchNormalizationTrainingDesc(dml.Operator, function=batch_normalization_
         *dml.same_type_and_rank("bias", "output_mean", "output_variance", "scale", "fused_add", "input", "output"),
         dml.same_sizes("fused_add", "input", "output"),
         dml.same_sizes("bias", "output_mean", "output_variance", "scale"),
-        _broadcasts("scale"),
+        _broadcast_rule("scale"),
         dml.FUSED_ACTIVATION,
     )
 
@@ -524,7 +524,7 @@ class _MeanVariance(dml.Operator):
     rules = dml.page_rules(
         *dml.same_type_and_rank("bias", "input", "output", "scale"),
         dml.same_sizes("input", "output"),
-        _broadcasts("scale", "bias"),
+        _broadcast_rule("scale", "bias"),
     )
 
     def _lone_parameter(self: Any, feature_level: FeatureLevel) -> Iterator[Problem]:

@@ -34,15 +34,15 @@ class _Tokens(NamedTuple):
     rate: Array | None  # per head, at which a value replaces the state's value for its key
 
     def cut(self, begin: int, end: int) -> "_Tokens":
-        return self.each(lambda x: x[:, begin:end])
+        return self.map_arrays(lambda x: x[:, begin:end])
 
-    def each(self, change: Callable[[Array], Array]) -> "_Tokens":
+    def map_arrays(self, change: Callable[[Array], Array]) -> "_Tokens":
         decay, rate = (x if x is None else change(x) for x in (self.decay, self.rate))
         return _Tokens(change(self.query), change(self.key), change(self.value), decay, rate)
 
-    def by_step(self) -> "_Tokens":
+    def steps_first(self) -> "_Tokens":
         """The tokens with their axis first."""
-        return self.each(lambda x: x.swapaxes(0, 1))
+        return self.map_arrays(lambda x: x.swapaxes(0, 1))
 
     @property
     def length(self) -> int:
@@ -71,7 +71,7 @@ def _scan_tokens(state: Array, tokens: _Tokens, *, keeps_states: bool = False) -
         state = _update_state(state, token)
         return state, (_output(state, token), state if keeps_states else None)
 
-    state, (outputs, states) = lax.scan(step, state, tokens.by_step(), unroll=tokens.length == 1)
+    state, (outputs, states) = lax.scan(step, state, tokens.steps_first(), unroll=tokens.length == 1)
     return state, outputs.swapaxes(0, 1), states
 
 
@@ -87,7 +87,7 @@ def _scan_chunks(state: Array, tokens: _Tokens) -> tuple[Array, Array]:
         whole = jnp.pad(x, [(0, 0), (0, chunks * _CHUNK - count)] + [(0, 0)] * (x.ndim - 2))
         return jnp.moveaxis(whole.reshape(x.shape[0], chunks, _CHUNK, *x.shape[2:]), (1, 3), (0, 2))
 
-    tokens_in_chunks = tokens.each(split_chunks)
+    tokens_in_chunks = tokens.map_arrays(split_chunks)
     key, value = tokens_in_chunks.key, tokens_in_chunks.value
     decay = (
         jnp.zeros(key.shape[:-1], key.dtype)
@@ -129,9 +129,7 @@ def _recur(state: Array, tokens: _Tokens) -> tuple[Array, Array]:
     return _scan_tokens(state, tokens)[:2]
 
 
-def _tokens_by_rule(
-    rule: str, parts: Sequence[Array], decay: Array | None, rate: Array | None, scale: float
-) -> _Tokens:
+def _make_tokens(rule: str, parts: Sequence[Array], decay: Array | None, rate: Array | None, scale: float) -> _Tokens:
     """Makes tokens from queries, keys and values, with the decay and rate that the rule has, in at least float32."""
     query, key, value = parts
     has_decay, is_delta = look_up("update_rule", rule, _RULES)
@@ -187,7 +185,7 @@ def _linear_attention(
     parts = [x.reshape(batch, count, -1, width) for x, width in ((query, size), (key, size), (value, values))]
     if decay is not None and decay.shape[2] != kv_num_heads:
         decay = decay.reshape(batch, count, kv_num_heads, size)
-    tokens = _tokens_by_rule(update_rule, parts, decay, rate, scale)
+    tokens = _make_tokens(update_rule, parts, decay, rate, scale)
     dtype = query.dtype if past is None else past.dtype
     if past is None:
         state = jnp.zeros((batch, kv_num_heads, size, values), tokens.key.dtype)
@@ -435,7 +433,7 @@ def _gated_delta_network(
     decay, rate = (x if x is None else in_sequences(x).astype(jnp.float32) for x in (decay, rate))
     decay = None if decay is None else gates.decay(decay, logarithms, bias)
     rate = None if rate is None else gates.rate(rate)
-    tokens = _tokens_by_rule(update_rule, parts, decay, rate, scale)
+    tokens = _make_tokens(update_rule, parts, decay, rate, scale)
     heads, size, values = tokens.key.shape[2], tokens.key.shape[3], tokens.value.shape[3]
     if past is not None:
         state = past.astype(jnp.float32).swapaxes(2, 3)
@@ -472,5 +470,5 @@ def _recur_sequences(states: Array, tokens: _Tokens, ends: Array) -> tuple[Array
         state = _update_state(lax.dynamic_slice_in_dim(states, owner, 1), token)
         return lax.dynamic_update_slice_in_dim(states, state, owner, 0), _output(state, token)
 
-    states, outputs = lax.scan(step, states, (owners, tokens.by_step()))
+    states, outputs = lax.scan(step, states, (owners, tokens.steps_first()))
     return states, outputs.swapaxes(0, 1)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from dmljax import directml
 from dmljax.errors import Problem
 from dmljax.foundation.dimensions import replace_at
-from dmljax.onnx.handlers.registry import ELEMENTWISE, Run, of_padded
+from dmljax.onnx.handlers.registry import ELEMENTWISE, Run, handles_padded
 from dmljax.onnx.nodes.data.shapes import normalize_axis, slices
 from dmljax.onnx.nodes.numbers.reduction import reduce_axes
 from dmljax.onnx.running.interpreter import as_array
@@ -103,7 +103,7 @@ def _fit(value: Any, sizes: Sizes) -> Array:
     return array
 
 
-@of_padded(
+@handles_padded(
     ELEMENTWISE, "BitCast", "BitShift", "Cast", "Dropout", "IsInf", "Mean", "Mod", "Affine", "Add", "Sub", "Mul", "Div"
 )
 def _elementwise(run: Run, *inputs: Any, **_: Any) -> Results:
@@ -112,12 +112,12 @@ def _elementwise(run: Run, *inputs: Any, **_: Any) -> Results:
     return tuple(padded(result, sizes) for result in _as_tuple(results))
 
 
-@of_padded("CastLike")
+@handles_padded("CastLike")
 def _like(run: Run, x: Any, like: Any, **_: Any) -> Results:
     return padded(run(_array(x), _array(like)), x.shape)
 
 
-@of_padded("Shape", "Size", "Identity", "SequenceConstruct", "SequenceAt", "SequenceInsert", "Optional")
+@handles_padded("Shape", "Size", "Identity", "SequenceConstruct", "SequenceAt", "SequenceInsert", "Optional")
 def _pass_through(run: Run, *inputs: Value, **_: Any) -> Results:
     result: Results = run(*inputs)
     return result
@@ -126,13 +126,13 @@ def _pass_through(run: Run, *inputs: Value, **_: Any) -> Results:
 # Sizes
 
 
-@of_padded("ConstantOfShape")
+@handles_padded("ConstantOfShape")
 def _constant_of_shape(run: Run, shape: Any, **_: Any) -> Results:
     sizes = as_sizes(shape)
     return padded(run(sizes_array([*map(bound_of, sizes)])), sizes)
 
 
-@of_padded("Range")
+@handles_padded("Range")
 def _range(run: Run, start: Any, limit: Any, delta: Any) -> Results:
     (first,), (last,), (step,) = map(as_sizes, (start, limit, delta))
     if isinstance(step, Count):
@@ -153,12 +153,12 @@ def _new_sizes(x: Any, shape: Any, allowzero: int) -> Sizes:
     return tuple(sizes)
 
 
-@of_padded("Reshape")
+@handles_padded("Reshape")
 def _reshape(run: Run, x: Any, shape: Any = None, *, allowzero: int = 0, **_: Any) -> Results:
     return _reshape_rows(x, _new_sizes(x, shape, allowzero))
 
 
-@of_padded("Flatten")
+@handles_padded("Flatten")
 def _flatten(run: Run, x: Any, *, axis: int = 1) -> Results:
     axis = axis if axis >= 0 else axis + x.ndim
     return _reshape_rows(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
@@ -198,7 +198,7 @@ def _keeps_rows(before: Sizes, after: Sizes) -> bool:
     return bool(splits[0][0] == splits[1][0]) and is_same(splits[0][1], splits[1][1])
 
 
-@of_padded("Squeeze")
+@handles_padded("Squeeze")
 def _squeeze(run: Run, x: Any, axes: Any = None) -> Results:
     ones = [i for i, size in enumerate(x.shape) if isinstance(size, int) and size == 1]
     dropped = ones if axes is None else [normalize_axis(axis, x.ndim) for axis in as_sizes(axes)]
@@ -210,7 +210,7 @@ def _squeeze(run: Run, x: Any, axes: Any = None) -> Results:
     return padded(array.reshape([*map(bound_of, sizes)]), sizes)
 
 
-@of_padded("Unsqueeze")
+@handles_padded("Unsqueeze")
 def _unsqueeze(run: Run, x: Any, axes: Any) -> Results:
     result, sizes = run(_array(x), axes), iter(x.shape)
     added = {normalize_axis(axis, result.ndim) for axis in as_sizes(axes)}
@@ -220,19 +220,19 @@ def _unsqueeze(run: Run, x: Any, axes: Any) -> Results:
 # Movement
 
 
-@of_padded("Transpose")
+@handles_padded("Transpose")
 def _transpose(run: Run, x: Any, *, perm: Sequence[int] | None = None) -> Results:
     order = [*range(x.ndim)][::-1] if perm is None else perm
     return padded(run(_array(x)), [x.shape[i] for i in order])
 
 
-@of_padded("Expand")
+@handles_padded("Expand")
 def _expand(run: Run, x: Any, shape: Any) -> Results:
     sizes = _broadcast([x.shape, as_sizes(shape)])
     return _mark_padding(jnp.broadcast_to(_fit(x, sizes), [*map(bound_of, sizes)]), sizes)
 
 
-@of_padded("Tile")
+@handles_padded("Tile")
 def _tile(run: Run, x: Any, repeats: Any) -> Results:
     array, sizes = _array(x), [*x.shape]
     for axis, times in enumerate(as_sizes(repeats)):
@@ -245,12 +245,12 @@ def _tile(run: Run, x: Any, repeats: Any) -> Results:
     return _mark_padding(array, sizes)
 
 
-@of_padded("Concat")
+@handles_padded("Concat")
 def _concat(run: Run, *inputs: Any, axis: int = 1) -> Results:
     return _join(inputs, normalize_axis(axis, inputs[0].ndim))
 
 
-@of_padded("ConcatFromSequence")
+@handles_padded("ConcatFromSequence")
 def _concat_from_sequence(run: Run, sequence: list[Any], *, axis: int, new_axis: int = 0) -> Results:
     if new_axis:
         raise _refusal("elements whose sizes depend on values, along a new axis")
@@ -269,7 +269,7 @@ def _join(inputs: Sequence[Any], axis: int) -> Results:
     return padded(jax.lax.slice_in_dim(result, 0, bound_of(total), axis=axis), replace_at(others, axis, total))
 
 
-@of_padded("Split")
+@handles_padded("Split")
 def _split(run: Run, x: Any, split: Any = None, *, axis: int = 0, **_: Any) -> Results:
     axis = normalize_axis(axis, x.ndim)
     _require_whole(x, axis)
@@ -277,7 +277,7 @@ def _split(run: Run, x: Any, split: Any = None, *, axis: int = 0, **_: Any) -> R
     return tuple(padded(part, replace_at(x.shape, axis, part.shape[axis])) for part in parts)
 
 
-@of_padded("Slice")
+@handles_padded("Slice")
 def _slice(run: Run, x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Results:
     array, sizes = _array(x), [*x.shape]
     for axis, window in enumerate(slices(x.shape, starts, ends, axes, steps)):
@@ -309,7 +309,7 @@ def _clamp(place: Any, size: Any, lowest: Any, highest: Any) -> Any:
     return smaller(larger(place, lowest), highest)
 
 
-@of_padded("Pad")
+@handles_padded("Pad")
 def _pad(run: Run, x: Any, pads: Any, value: Any = None, axes: Any = None, *, mode: str = "constant") -> Results:
     if mode != "constant":
         raise _refusal(f"padding by mode {mode} of a size that depends on values")
@@ -336,14 +336,14 @@ def _wrap(indices: Any, size: Any) -> Any:
     return jnp.where(indices < 0, indices + jnp.asarray(value_of(size), indices.dtype), indices)
 
 
-@of_padded("Gather")
+@handles_padded("Gather")
 def _gather(run: Run, x: Any, indices: Any, *, axis: int = 0) -> Results:
     axis = normalize_axis(axis, x.ndim)
     places = _wrap(indices, x.shape[axis]) if isinstance(x.shape[axis], Count) else _fill(indices, 0)
     return _mark_padding(run(_array(x), places), replace_at(x.shape, axis, *indices.shape))
 
 
-@of_padded("GatherElements")
+@handles_padded("GatherElements")
 def _gather_elements(run: Run, x: Any, indices: Any, *, axis: int = 0) -> Results:
     places = _wrap(_fill_indices(indices), x.shape[normalize_axis(axis, x.ndim)])
     return _mark_padding(run(_array(x), places), indices.shape)
@@ -360,7 +360,7 @@ def _wrap_rows(indices: Any, sizes: Sequence[Any]) -> Array:
     return jnp.where(rows < 0, rows + whole.reshape(*[1] * (rows.ndim - 1), -1), rows)
 
 
-@of_padded("GatherND")
+@handles_padded("GatherND")
 def _gather_nd(run: Run, x: Any, indices: Any, *, batch_dims: int = 0) -> Results:
     _require_whole(indices, -1)
     rows = _wrap_rows(indices, x.shape[batch_dims:])
@@ -374,7 +374,7 @@ def _add_bin(x: Any, axis: int) -> Array:
     return jnp.pad(array, [(0, int(i == axis)) for i in range(array.ndim)])
 
 
-@of_padded("Scatter", "ScatterElements")
+@handles_padded("Scatter", "ScatterElements")
 def _scatter_elements(run: Run, x: Any, indices: Any, updates: Any, *, axis: int = 0, **_: Any) -> Results:
     axis = normalize_axis(axis, x.ndim)
     whole = _add_bin(x, axis)
@@ -385,7 +385,7 @@ def _scatter_elements(run: Run, x: Any, indices: Any, updates: Any, *, axis: int
     return padded(jax.lax.slice_in_dim(result, 0, whole.shape[axis] - 1, axis=axis), x.shape)
 
 
-@of_padded("ScatterND")
+@handles_padded("ScatterND")
 def _scatter_nd(run: Run, x: Any, indices: Any, updates: Any, **_: Any) -> Results:
     _require_whole(indices, -1)
     whole = _add_bin(x, 0)
@@ -407,7 +407,7 @@ def _pad_to_bounds(value: Any, sizes: Sizes) -> Array:
     return jax.lax.pad(array, jnp.zeros((), array.dtype), [(0, count, 0) for count in missing])
 
 
-@of_padded("OneHot")
+@handles_padded("OneHot")
 def _one_hot(run: Run, indices: Any, depth: Any, values: Any, *, axis: int = -1) -> Results:
     (count,) = as_sizes(depth)
     places = _wrap(indices, count) if isinstance(count, Count) else _array(indices)
@@ -416,7 +416,7 @@ def _one_hot(run: Run, indices: Any, depth: Any, values: Any, *, axis: int = -1)
     return padded(run(places, sizes_array([bound_of(count)]), values), sizes)
 
 
-@of_padded("TopK")
+@handles_padded("TopK")
 def _top_k(run: Run, x: Any, k: Any, *, axis: int = -1, largest: int = 1, **_: Any) -> Results:
     axis = normalize_axis(axis, x.ndim)
     (count,) = as_sizes(k)
@@ -427,12 +427,12 @@ def _top_k(run: Run, x: Any, k: Any, *, axis: int = -1, largest: int = 1, **_: A
     return padded(values, sizes), padded(indices, sizes)
 
 
-@of_padded("NonZero")
+@handles_padded("NonZero")
 def _nonzero(run: Run, x: Any, **_: Any) -> Any:
     return run(_fill(x, 0))
 
 
-@of_padded("Compress")
+@handles_padded("Compress")
 def _compress(run: Run, x: Any, condition: Any, *, axis: int | None = None, **_: Any) -> Results:
     if axis is None:
         x = _reshape_rows(x, (math.prod(x.shape),))
@@ -441,7 +441,7 @@ def _compress(run: Run, x: Any, condition: Any, *, axis: int | None = None, **_:
     return padded(result.array, replace_at(x.shape, place, result.shape[place]))
 
 
-@of_padded("Unique")
+@handles_padded("Unique")
 def _unique(run: Run, x: Any, *, axis: int | None = None, **_: Any) -> Results:
     x = _reshape_rows(x, (math.prod(x.shape),)) if axis is None else x
     place = 0 if axis is None else normalize_axis(axis, x.ndim)
@@ -464,14 +464,14 @@ def _unique(run: Run, x: Any, *, axis: int | None = None, **_: Any) -> Results:
 # Boxes
 
 
-@of_padded("NonMaxSuppression")
+@handles_padded("NonMaxSuppression")
 def _non_max_suppression(run: Run, boxes: Any, scores: Any, *others: Any, **_: Any) -> Any:
     _require_whole(boxes, 0, 2)
     _require_whole(scores, 0, 1)
     return run(_fit(boxes, (1, scores.shape[2], 1)), _fill(scores, -math.inf), *others)
 
 
-@of_padded("RoiAlign")
+@handles_padded("RoiAlign")
 def _roi_align(run: Run, x: Any, rois: Any, batch_indices: Any, **_: Any) -> Results:
     _require_whole(x, *range(x.ndim))
     result = run(_array(x), _fill(rois, 0), _fill(batch_indices, 0))
@@ -510,10 +510,10 @@ for _operators, _neutral in (
     (("ReduceMax", "ReduceLogSumExp"), _lowest),
     (("ReduceMin",), _highest),
 ):
-    of_padded(*_operators)(_reduction(_neutral))
+    handles_padded(*_operators)(_reduction(_neutral))
 
 
-@of_padded("ReduceMean")
+@handles_padded("ReduceMean")
 def _mean(run: Run, x: Any, axes: Any = None, *, keepdims: int = 1, **options: Any) -> Results:
     axes_to_reduce = _reduced_axes(x, axes, options)
     total = reduce_axes(directml.ReduceFunction.SUM, _fill(x, 0, axes_to_reduce), axes_to_reduce, keepdims)
@@ -521,7 +521,7 @@ def _mean(run: Run, x: Any, axes: Any = None, *, keepdims: int = 1, **options: A
     return padded(total / count, _kept_sizes(x, axes_to_reduce, keepdims))
 
 
-@of_padded("ArgMax", "ArgMin")
+@handles_padded("ArgMax", "ArgMin")
 def _arg_reduction(run: Run, x: Any, *, axis: int = 0, keepdims: int = 1, **_: Any) -> Results:
     axis = normalize_axis(axis, x.ndim)
     worst = (_lowest if run.node.operator == "ArgMax" else _highest)(x.dtype)
@@ -530,13 +530,13 @@ def _arg_reduction(run: Run, x: Any, *, axis: int = 0, keepdims: int = 1, **_: A
     return padded(jnp.minimum(result, jnp.asarray(last, result.dtype)), _kept_sizes(x, [axis], keepdims))
 
 
-@of_padded("CumSum", "CumProd")
+@handles_padded("CumSum", "CumProd")
 def _cumulation(run: Run, x: Any, axis: Any, **_: Any) -> Results:
     neutral = 0 if run.node.operator == "CumSum" else 1
     return padded(run(_fill(x, neutral, [normalize_axis(int(axis.item()), x.ndim)]), axis), x.shape)
 
 
-@of_padded("Softmax", "LogSoftmax", "Hardmax")
+@handles_padded("Softmax", "LogSoftmax", "Hardmax")
 def _softmax(run: Run, x: Any, *, axis: int | None = None) -> Results:
     since = run.handler.since
     first = normalize_axis((-1 if since >= 13 else 1) if axis is None else axis, x.ndim)
@@ -547,7 +547,7 @@ def _softmax(run: Run, x: Any, *, axis: int | None = None) -> Results:
 # Products
 
 
-@of_padded("MatMul")
+@handles_padded("MatMul")
 def _matmul(run: Run, a: Any, b: Any) -> Results:
     inner = [a.ndim - 1, max(b.ndim - 2, 0)]
     batch = _broadcast([a.shape[:-2], b.shape[:-2]]) if max(a.ndim, b.ndim) > 2 else ()
@@ -563,7 +563,7 @@ def _fit_product(x: Any, sizes: Sizes, inner: int) -> Array:
     return _fit(padded(_fill(x, 0, [inner]), x.shape), sizes)
 
 
-@of_padded("Gemm")
+@handles_padded("Gemm")
 def _gemm(run: Run, a: Any, b: Any, c: Any = None, *, product: Any, **_: Any) -> Results:
     is_a, is_b = int(bool(product.transA)), int(bool(product.transB))
     sizes = (a.shape[is_a], b.shape[1 - is_b])
@@ -571,7 +571,7 @@ def _gemm(run: Run, a: Any, b: Any, c: Any = None, *, product: Any, **_: Any) ->
     return padded(run(*factors, None if c is None else _fit(c, sizes)), sizes)
 
 
-@of_padded("Einsum")
+@handles_padded("Einsum")
 def _einsum(run: Run, *inputs: Any, equation: str) -> Results:
     left, _, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
@@ -587,7 +587,7 @@ def _einsum(run: Run, *inputs: Any, equation: str) -> Results:
 # Operators that compute each row by itself
 
 
-@of_padded(
+@handles_padded(
     "AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "DepthToSpace", "GlobalAveragePool", "GlobalLpPool",
     "GlobalMaxPool", "GroupNormalization", "InstanceNormalization", "LRN", "LpPool", "MaxPool", "Resize",
     "SpaceToDepth", "Upsample",
@@ -615,7 +615,7 @@ def _require_known_size(value: Any) -> Any:
     return value
 
 
-@of_padded("LayerNormalization", "RMSNormalization", "LpNormalization")
+@handles_padded("LayerNormalization", "RMSNormalization", "LpNormalization")
 def _normalization(run: Run, x: Any, *others: Any, axis: int = -1, **_: Any) -> Results:
     first = normalize_axis(axis, x.ndim)
     _require_whole(x, *([first] if run.node.operator == "LpNormalization" else range(first, x.ndim)))
@@ -627,18 +627,18 @@ def _normalization(run: Run, x: Any, *others: Any, axis: int = -1, **_: Any) -> 
     )
 
 
-@of_padded("RestorePadding")
+@handles_padded("RestorePadding")
 def _restore_padding(run: Run, x: Any, places: Any) -> Results:
     return run(_fill(x, 0), _require_known_size(places))  # type: ignore[no-any-return]
 
 
-@of_padded("PackedAttention", "PackedMultiHeadAttention")
+@handles_padded("PackedAttention", "PackedMultiHeadAttention")
 def _packed_attention(run: Run, x: Any, *others: Any, **_: Any) -> Results:
     # The places of the padding are beyond the lengths of the sequences.
     result = run(_array(x), *(None if other is None else _array(other) for other in others))
     return padded(result, (x.shape[0], *result.shape[1:]))
 
 
-@of_padded("QuantizeLinear", "DequantizeLinear", "Trilu")
+@handles_padded("QuantizeLinear", "DequantizeLinear", "Trilu")
 def _keep_sizes(run: Run, x: Any, *others: Any, **_: Any) -> Results:
     return padded(run(_array(x), *map(_require_known_size, others)), x.shape)
