@@ -148,9 +148,9 @@ class MissingFile(UnusableFile, FileNotFoundError):
 
 def unusable_file(problem: Problem, error: OSError, filename: str) -> UnusableFile:
     """The error for a file, for the reason that the system gives."""
-    made = (MissingFile if isinstance(error, FileNotFoundError) else UnusableFile)(problem)
-    made.errno, made.strerror, made.filename = error.errno, error.strerror, filename
-    return made
+    file_error = (MissingFile if isinstance(error, FileNotFoundError) else UnusableFile)(problem)
+    file_error.errno, file_error.strerror, file_error.filename = error.errno, error.strerror, filename
+    return file_error
 
 
 def hide_frames(error: DmlError) -> None:

@@ -1,6 +1,6 @@
 """Reads and writes DirectML's serialized graphs, the flatbuffers that ONNX Runtime's DirectML provider writes.
 
-Constants are stored in the file itself or in files beside it that have their names. A constant takes the data type and
+Constants are stored in the file itself or in files beside it named after them. A constant takes the data type and
 sizes of the first tensor that reads it.
 """
 

@@ -1,7 +1,7 @@
 """The documentation that `help` and the site show: a docstring completed from the signature and from the family.
 
-A line about an argument stands once, in a section `Args:` of a docstring: of the function, else of its family's module,
-else of the package of all families. So does the line about the result, in a section `Returns:`. A paragraph that says
+Each argument is documented once, in the section `Args:` of the docstring of its function, else of its family's module,
+else of the package of all families; so is the result, in the section `Returns:`. A paragraph that says
 "Everything else is as in `x`." stands for the paragraphs of the docstring of `x` after its first, and for its lines.
 """
 

@@ -1,4 +1,4 @@
-"""Finds what `dmljax.directml` calls the names of directml.h."""
+"""Finds the names in `dmljax.directml` for those of directml.h."""
 
 from collections.abc import Iterable
 

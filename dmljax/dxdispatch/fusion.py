@@ -1,7 +1,7 @@
 """Joins consecutive dispatches into a graph, whose edges replace the buffers between them.
 
 A dispatch joins the preceding graph if each tensor that it reads was written by exactly one of the graph's outputs,
-starting at the same byte, or by none. It starts a new graph if it reads an output from a different byte on, a tensor
+starting at the same byte, or by none. It starts a new graph if it reads an output from a different byte, a tensor
 that several outputs wrote parts of, or the gaps between an output's elements. Serialized graphs and ONNX models are
 already compiled as a graph, and are not joined with others.
 """

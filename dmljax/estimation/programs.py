@@ -103,7 +103,7 @@ def prepare(
 
 
 def _estimate_program(source: ChipProgram, arguments: Placed, place: Place, buffers: Any) -> Estimate:
-    """The estimate of a program that returns new values of `buffers`, sharded as it is, if it is not None."""
+    """Estimates a program; if `buffers` is not None, the program returns new values for it with the same sharding."""
     results: Any = arguments.default
     if results is None and jax.tree.leaves(buffers):  # other results stay where they are computed
         results = jax.tree.map(lambda leaf: leaf.sharding, buffers)

@@ -1,4 +1,4 @@
-"""Opens files named by untrusted input, only regular files of bounded size, and files to write; pictures."""
+"""Opens files that untrusted input names, if they are regular and of bounded size; writes files and pictures."""
 
 import errno
 import json
@@ -141,7 +141,7 @@ def write_picture(path: Path, pixels: Any) -> None:
     image = import_pillow().fromarray(np.asarray(np.round(np.asarray(pixels) * 255), np.uint8))
     try:
         with open_output(path) as file:
-            image.save(file, format=pillow().registered_extensions()[path.suffix.lower()])
+            image.save(file, format=import_pillow().registered_extensions()[path.suffix.lower()])
     except OSError as error:
         problem = Problem("output", "must be a writable file", f"{one_line(path)} ({reason_of(error)})")
         raise unusable_file(problem, error, str(path)) from None

@@ -1,4 +1,4 @@
-"""Divides weights on a mesh as PartitionSpecs say; raises if they do not fit the mesh."""
+"""Shards weights over a mesh by PartitionSpecs; raises if these do not fit."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

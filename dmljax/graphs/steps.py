@@ -1,4 +1,4 @@
-"""Steps that read and make named values: which of them results need, and which are better computed once."""
+"""Steps that read and make named values: finds those that results need, and those worth computing once."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar

@@ -1,1 +1,1 @@
-"""Fast ways to compute, by platform, where the formula is slow or breaks a rule. Nothing here knows about operators."""
+"""Lowerings by platform, where the formula is slow or breaks a rule. Nothing here knows about operators."""

@@ -1,4 +1,4 @@
-"""Chooses between ways to compute, by the platform that a program is compiled for.
+"""Chooses a lowering by the platform that a program is compiled for.
 
 The process that traces a program does not know that platform: a program exported on a CPU may run on a GPU.
 """

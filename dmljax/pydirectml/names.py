@@ -1,4 +1,4 @@
-"""Finds what PyDirectML calls the operators that other libraries call otherwise."""
+"""Finds PyDirectML's names for operators that other libraries call something else."""
 
 from collections.abc import Sequence
 

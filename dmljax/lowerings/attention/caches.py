@@ -1,4 +1,4 @@
-"""Writes new keys and values into buffers, after those of the past."""
+"""Writes new keys and values into buffers, after past ones."""
 
 from typing import Any, cast
 

@@ -1,4 +1,4 @@
-"""Attention: the softmax of scaled products of queries and keys, times values: in one kernel, or by the formula.
+"""Dot-product attention, `softmax(query @ key.T * scale) @ value`, in one kernel or by the formula.
 
 If there are many scores, the formula computes them in blocks of queries.
 
@@ -138,10 +138,10 @@ def _attend_in_kernel(
     dtype = arrays["query"].dtype
     operands = _operands(arrays | {"key": _join(keys, -2), "value": _join(values, -2)})
 
-    def of_operands(operands: Arrays) -> Array:
+    def formula_of_operands(operands: Arrays) -> Array:
         return formula(operands, [operands["key"]], [operands["value"]]).astype(dtype)
 
-    spec = fused_attention.AttentionSpec(chip, tuple(operands), in_rows, of_operands)
+    spec = fused_attention.AttentionSpec(chip, tuple(operands), in_rows, formula_of_operands)
     return fused_attention.fused_attention(spec, operands).astype(widened(dtype))
 
 
@@ -179,7 +179,7 @@ def _attend_in_splits(
     """Computes the attention of few queries in a kernel whose programs share the keys.
 
     A GPU's products would transpose keys and values whose heads lie beside each other: one token of 8 sequences with
-    4,096 keys each moves 425 MB by the formula, and 141 MB so, of which keys and values are 134 MB.
+    4,096 keys each moves 425 MB by the formula, and 141 MB by this kernel, of which keys and values are 134 MB.
     """
     operands = _operands(arrays | {"key": _join(keys, -2), "value": _join(values, -2)})
     batch, size = operands["query"].shape[0], operands["key"].shape[3] // count
@@ -212,16 +212,16 @@ def _attend_at_once(
     """Computes attention in the form that XLA fuses best on a GPU and a TPU."""
     multiply = partial(jnp.einsum, precision=precision)
     query, key, value = arrays["query"], _join(keys, -2), _join(values, -2)
-    of_scores, of_values = "...qd,...kd->...qk", "...qk,...kd->...qd"
+    score_equation, value_equation = "...qd,...kd->...qk", "...qk,...kd->...qd"
     if keys_in_rows:
         # Callers transpose arrays with positions second, and XLA cancels the two transpositions. Without this, JAX
         # 0.10.2 chooses layouts for a TPU v5e that make gradients up to 1.7 times as expensive. Nobody transposes a
         # cache: with this, a decoding step on an H100 would move its values three times.
         query, key, value = (jnp.moveaxis(x, -2, 1) for x in (query, key, value))
-        of_scores, of_values = "bq...d,bk...d->b...qk", "b...qk,bk...d->bq...d"
-    scores = _scores(_multiply(partial(multiply, of_scores), query, key), arrays)
+        score_equation, value_equation = "bq...d,bk...d->b...qk", "b...qk,bk...d->bq...d"
+    scores = _scores(_multiply(partial(multiply, score_equation), query, key), arrays)
     weights = jax.nn.softmax(scores, -1).astype(value.dtype)  # 16-bit factors stay so, as in JAX's attention
-    result = _multiply(partial(multiply, of_values), weights, value)
+    result = _multiply(partial(multiply, value_equation), weights, value)
     return jnp.moveaxis(result, 1, -2) if keys_in_rows else result
 
 
@@ -314,12 +314,12 @@ def _attend_in_blocks(
     def attend_block(block: Arrays) -> Array:
         return formula(block, [block["key"]], [block["value"]])
 
-    of_all = partial(_map_query_blocks, attend_block, most)
+    attend_all = partial(_map_query_blocks, attend_block, most)
     axes = [axis for axis in range(-arrays["key"].ndim, -2) if arrays["key"].shape[axis] > 1] if is_one_by_one else []
-    of_each = functools.reduce(
-        lambda attend_index, axis: partial(_map_axis, axis, attend_index), reversed(axes), of_all
+    attend_each = functools.reduce(
+        lambda attend_index, axis: partial(_map_axis, axis, attend_index), reversed(axes), attend_all
     )
-    return cast(Array, of_each(arrays))
+    return cast(Array, attend_each(arrays))
 
 
 def _map_axis(axis: int, attend_index: Callable[[Arrays], Array], arrays: Arrays) -> Array:
@@ -333,8 +333,8 @@ def _map_query_blocks(attend_block: Callable[[Arrays], R], most: int, arrays: Ar
     """Calls `attend_block` for each block of queries, in sequence, and joins the results."""
     query, key = arrays["query"], arrays["key"]
     whole = query.shape[-2]
-    of_one_query = math.prod(jnp.broadcast_shapes(query.shape[:-2], key.shape[:-2])) * key.shape[-2]
-    count = -(-whole // min(max(most // of_one_query, 1), _MOST_QUERIES))
+    scores_per_query = math.prod(jnp.broadcast_shapes(query.shape[:-2], key.shape[:-2])) * key.shape[-2]
+    count = -(-whole // min(max(most // scores_per_query, 1), _MOST_QUERIES))
     if count == 1:
         return attend_block(arrays)
     size = -(-whole // count)  # the fewest blocks, which share the queries evenly
@@ -453,25 +453,27 @@ class _Ring(NamedTuple):
             return cast(_Sums, _map_query_blocks(attend_block, self.most, arrays))
         return _sums_in_kernel(self.chip, self.precision, self.in_rows, _operands(arrays))
 
-    def grads(self, floats: Arrays, others: Arrays, device: Array, of_all: _Sums, result: Array, grad: Array) -> Arrays:
+    def grads(
+        self, floats: Arrays, others: Arrays, device: Array, ring_sums: _Sums, result: Array, grad: Array
+    ) -> Arrays:
         """Returns the derivatives by `floats` due to its keys, which come from `device`.
 
-        `of_all` and `result` cover the keys of all devices.
+        `ring_sums` and `result` cover the keys of all devices.
         """
         if self.chip is None:
             # The result is a quotient of two sums over all keys, so each block's part of a sum has the sum's gradient.
-            of_weight = -jnp.sum(grad * result, -1, keepdims=True) / of_all.weight
-            grads_of_sums = _Sums(jnp.zeros_like(of_all.highest), of_weight, grad / of_all.weight)
-            others = others | {"highest": of_all.highest}
+            weight_grad = -jnp.sum(grad * result, -1, keepdims=True) / ring_sums.weight
+            sum_grads = _Sums(jnp.zeros_like(ring_sums.highest), weight_grad, grad / ring_sums.weight)
+            others = others | {"highest": ring_sums.highest}
             _, vjp = jax.vjp(lambda floats: self.sums(floats | others, device), floats)
-            return cast(Arrays, vjp(grads_of_sums)[0])
+            return cast(Arrays, vjp(sum_grads)[0])
 
-        def operands_of(floats: Arrays) -> tuple[Arrays, Arrays]:
+        def split_operands(floats: Arrays) -> tuple[Arrays, Arrays]:
             operands = _operands(_slice_to_device(floats | others, device))
             return {name: operands[name] for name in floats}, operands
 
-        some, vjp, operands = jax.vjp(operands_of, floats, has_aux=True)
-        lse = jnp.concatenate([of_all.highest, jnp.log(of_all.weight)], -1)
+        some, vjp, operands = jax.vjp(split_operands, floats, has_aux=True)
+        lse = jnp.concatenate([ring_sums.highest, jnp.log(ring_sums.weight)], -1)
         grad = grad.astype(operands["query"].dtype)  # exact: the result was rounded to this type
         spec = _part_spec(self.chip, self.precision, self.in_rows, operands)
         grads = fused_attention.grads_of_part(spec, operands, tuple(some), result, lse, grad)

@@ -32,9 +32,9 @@ class AttentionSpec(NamedTuple):
     formula: Callable[[Arrays], Any]
     is_part: bool = False  # whether other keys follow, so that results are in float32 and the lse counts
 
-    def dtype(self, of_operand: Any) -> Any:
+    def dtype(self, operand_dtype: Any) -> Any:
         """The type of a result or of the gradient by an operand."""
-        return np.dtype(np.float32) if self.is_part else of_operand
+        return np.dtype(np.float32) if self.is_part else operand_dtype
 
     def operands(self, arrays: Sequence[Any]) -> dict[str, Any]:
         return dict(zip(self.names, arrays, strict=False))
@@ -272,7 +272,7 @@ def _partition(
     wrt: tuple[str, ...] | None = None,
     has_lse: bool = False,
 ) -> Callable[..., Any]:
-    """`function` on a mesh of devices."""
+    """Partitions `function` over a mesh of devices."""
     names = [*spec.names, *(() if wrt is None else ("result", "lse", "grad"))]
     results = ["result", "lse"][: 1 + has_lse] if wrt is None else [GRADS[name] for name in wrt]
 

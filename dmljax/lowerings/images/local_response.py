@@ -1,4 +1,4 @@
-"""The local response normalization, of floats of at least 32 bits, and its gradient."""
+"""Local response normalization of floats of at least 32 bits, and its gradient."""
 
 import functools
 from functools import partial

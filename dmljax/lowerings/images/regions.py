@@ -427,13 +427,13 @@ def _select_largest(image: Array, batch: Array, sample: Sampled, *arrays: Array)
         _, steps = _compare(image, batch, sample(*spans), has_steps=True)
         floats = {i: x for i, x in enumerate(tangents) if type(x) is not SymbolicZero}
 
-        def of_floats(*values: Array) -> Array:
+        def at_floats(*values: Array) -> Array:
             image, batch, *arrays = _replace(primals, list(floats), values)
             # Use at least 32 bits, so that a gradient that adds up many elements is rounded once.
             wide = image.astype(widened(image.dtype))
             return at_steps(wide, batch, steps, *arrays).astype(image.dtype)
 
-        _, tangent = jax.jvp(of_floats, [primals[i] for i in floats], list(floats.values()))
+        _, tangent = jax.jvp(at_floats, [primals[i] for i in floats], list(floats.values()))
         return differentiable(*primals), tangent
 
     differentiable = jax.custom_jvp(largest)

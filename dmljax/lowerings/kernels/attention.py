@@ -3,7 +3,7 @@
 Each program has a block of queries and walks over blocks of keys, or the other way around. Arrays have five dimensions:
 batches, heads of keys, heads of queries that share one of them, positions, and elements.
 
-JAX's own kernels do not fit: none takes lengths, heads that share keys and a causal mask that begins after past
+JAX's own kernels do not fit: none supports lengths, heads that share keys and a causal mask that begins after past
 positions together, and all hide keys completely, where DirectML adds a number. JAX 0.12 deprecates those for GPUs.
 
 Import this module only where a program is lowered for such a chip, because importing Pallas takes a second.
@@ -311,7 +311,7 @@ class _OnGpu(NamedTuple):
         place = self.place(ref, name, g, pl.ds(start, count), *part)
         return (triton.load(place) if mask is None else triton.load(place, mask=mask, other=0))[:, None]
 
-    def of_scores(self, refs: Mapping[str, Any], name: str, i: Any, j: Any, g: Any) -> Any:
+    def scores_ref(self, refs: Mapping[str, Any], name: str, i: Any, j: Any, g: Any) -> Any:
         """A block of an array with an element for each score, or for each key."""
         ref, (start, count, mask) = refs[name], self.positions(name, j)
         columns = jnp.full((count,), True) if mask is None else mask
@@ -334,7 +334,7 @@ class _OnGpu(NamedTuple):
         return {name: self.matrix(refs, name, j, 0) for name in _KEY_OPERANDS}
 
     def scores(self, refs: Mapping[str, Any], i: Any, j: Any, g: Any) -> Block:
-        return {name: self.of_scores(refs, name, i, j, g) for name in _SCORE_OPERANDS if name in refs}
+        return {name: self.scores_ref(refs, name, i, j, g) for name in _SCORE_OPERANDS if name in refs}
 
     def write(self, refs: Mapping[str, Any], name: str, like: str, block: Any, g: Any, x: Any, *part: Any) -> None:
         ref, (start, count, inside) = refs[name], self.positions(like, block)
@@ -586,7 +586,7 @@ class _OnTpu(NamedTuple):
         estimate: tuple[int, int, float],
         interpret: bool,
     ) -> Arrays:
-        """Runs a program for each batch, heads of keys and of queries, block of queries and block of keys, in `order`.
+        """Runs a program for each batch, key head, query head, query block and key block, in `order`.
 
         `kernel` gets the references, the sums, the indices, and whether the queries of the block attend to its keys.
         """

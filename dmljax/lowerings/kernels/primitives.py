@@ -158,13 +158,13 @@ def partition_by(
         axes = parts(operands)
         needs_kind = jax.__version_info__ >= (0, 12) and jax.default_backend() != "gpu"
 
-        def of_device(*arrays: Array) -> Any:
+        def call_device(*arrays: Array) -> Any:
             # Instead of the mesh of `jax.set_mesh`
             with jax.sharding.use_abstract_mesh(_mesh_of_a_known_gpu() if needs_kind else AbstractMesh((), ())):
                 results_of_device = kernel(*arrays)
             return results_of_device if axes is None else lax.psum(results_of_device, axes)
 
-        return mesh, of_device, [*results], tuple(inputs)
+        return mesh, call_device, [*results], tuple(inputs)
 
     partitioned_kernel = custom_partitioning(lambda *arrays: kernel(*arrays))
     partitioned_kernel.def_partition(partition, sharding_rule=rule)

@@ -1,4 +1,4 @@
-"""Matrix products: floats in the precision that JAX's setting says, and integers exactly.
+"""Matrix products: floats at the precision that JAX's setting asks for, and integers exactly.
 
 The last two dimensions are the matrices; those before them are batches, which broadcast as in NumPy.
 """

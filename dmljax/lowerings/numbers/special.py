@@ -1,6 +1,6 @@
 """Elementary functions of floats where XLA's own are slow, or wrong at the ends of the range.
 
-All other functions are XLA's. In float64, which DirectML does not support for them, these are XLA's as well.
+All other functions are XLA's, and so are these in float64, which DirectML does not support for them.
 """
 
 from collections.abc import Callable

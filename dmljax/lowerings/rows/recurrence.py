@@ -1,8 +1,8 @@
 """Recurrent networks of one layer: a state that passes through the steps of a sequence, in one or two directions.
 
 In the loop, the data of a step has the dimensions (directions, batch, features), or (batch, features) if there is one
-direction: with a dimension of 1 before the others, a TPU takes twice as long for a step. A sequence has the steps
-before them. A function updates the state in each step, so that this module knows nothing about gates.
+direction: a leading dimension of 1 would double the time of a step on a TPU. In a sequence, the steps come first. A
+function updates the state in each step, so that this module knows nothing about gates.
 """
 
 from collections.abc import Callable, Sequence

@@ -21,8 +21,8 @@ def advise_cut(
     behind = [node for node in live_nodes(nodes, left, cut) if dependent & {*node.outputs}]
 
     def known_before(names: Iterable[str]) -> list[str]:
-        made = (name for name in dict.fromkeys(names) if name in values and name not in dependent)
-        return [name for name in made if isinstance(values[name], View)]
+        known_results = (name for name in dict.fromkeys(names) if name in values and name not in dependent)
+        return [name for name in known_results if isinstance(values[name], View)]
 
     passed = known_before(names_read(*behind))
     before = known_before([*names_read(*refused), *passed, *outputs])

@@ -181,7 +181,7 @@ def sort_nodes(
 ) -> tuple[Node, ...]:
     """Sorts the nodes so that each follows the nodes it reads from; exporters sometimes break this order.
 
-    No output may have a name in use, as an input or an initializer of the same graph has.
+    No output may have a name in `in_use`, such as that of an input or initializer of the same graph.
     """
     makers: dict[str, int] = {}
     problems: list[Problem] = []

@@ -200,11 +200,11 @@ def require_handlers(finder: Finder, graph: OnnxGraph) -> None:
 
 def _find_missing(nodes: Sequence[Node]) -> Iterator[Problem]:
     """A problem for each reason to refuse nodes, and for each unknown operator."""
-    alike: dict[OperatorRefusal | tuple[str, str], list[Node]] = {}
+    nodes_by_reason: dict[OperatorRefusal | tuple[str, str], list[Node]] = {}
     for node in nodes:
         reason = refusal_of(node.domain, node.operator) or (node.domain, node.operator)
-        alike.setdefault(reason, []).append(node)
-    for reason, refused in alike.items():
+        nodes_by_reason.setdefault(reason, []).append(node)
+    for reason, refused in nodes_by_reason.items():
         first = refused[0]
         operators = join_words(dict.fromkeys(node.operator for node in refused))
         times = "at" if len(refused) == 1 else f"{len(refused)} times, first at"

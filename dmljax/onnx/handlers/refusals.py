@@ -57,11 +57,11 @@ def merge_problems(problems: Iterable[Problem]) -> list[Problem]:
 
 def merge_by_operator(problems: Iterable[Problem]) -> list[Problem]:
     """Merges the problems of all nodes of an operator: keeps the first, and adds the number of nodes."""
-    several: dict[object, list[Problem]] = {}
+    groups: dict[object, list[Problem]] = {}
     for problem in problems:
         is_of_node = problem.path[:1] == ("nodes",) and len(problem.path) > 2
-        several.setdefault(problem.path[2] if is_of_node else problem, []).append(problem)
-    return [_add_count(alike[0], len({other.path[:2] for other in alike})) for alike in several.values()]
+        groups.setdefault(problem.path[2] if is_of_node else problem, []).append(problem)
+    return [_add_count(group[0], len({other.path[:2] for other in group})) for group in groups.values()]
 
 
 def _add_count(problem: Problem, nodes: int) -> Problem:

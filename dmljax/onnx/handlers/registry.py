@@ -264,7 +264,7 @@ def make_handler(
     is_elementwise: bool = False,
     draws: Callable[[Node], bool] | None = None,
 ) -> Handler:
-    """A handler, described by its function's signature."""
+    """Makes a handler from a function, whose signature describes it."""
     parameters = inspect.signature(function).parameters
     by_place = [parameter for parameter in parameters.values() if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
     others = [

@@ -329,8 +329,8 @@ def _scan(
     except (NotKnown, _TypeVaries):
         if is_symbolic(count) or not 0 < count <= MAX_UNROLLED:
             raise Unsupported(Problem((), "states must keep their types and shapes in every iteration")) from None
-        after, made = _run_in_turn(step, count, np.array(True), states, scanned)
-        results = _stack_named_rows(made, names[state_count:])
+        after, iteration_rows = _run_in_turn(step, count, np.array(True), states, scanned)
+        results = _stack_named_rows(iteration_rows, names[state_count:])
     finished = []
     axes = _check_numbers("scan_output_axes", scan_output_axes, len(results))
     directions = _check_numbers("scan_output_directions", scan_output_directions, len(results))
@@ -379,7 +379,7 @@ def _scan_of_batches(
     batch, longest = arrays[state_count].shape[:2]
     limits = jnp.full(batch, longest) if lengths is None else as_array(lengths)
 
-    def of_sequence(first: Array, limit: Array, states: _Values, rows: Sequence[Array]) -> tuple[_Values, _Values]:
+    def scan_sequence(first: Array, limit: Array, states: _Values, rows: Sequence[Array]) -> tuple[_Values, _Values]:
         def run(state: Sequence[Any], row: tuple[Array, _Values]) -> tuple[_Values, _Values]:
             with inside("body"):
                 results: Sequence[Any] = _arrays(names, call.run(body, [*state, *row[1]], first + row[0]))
@@ -392,5 +392,5 @@ def _scan_of_batches(
         return jax.lax.scan(run, states, (jnp.arange(longest), rows))
 
     firsts = longest * jnp.arange(batch)  # iterations before each sequence starts
-    states, results = jax.vmap(of_sequence)(firsts, limits, arrays[:state_count], arrays[state_count:])
+    states, results = jax.vmap(scan_sequence)(firsts, limits, arrays[:state_count], arrays[state_count:])
     return (*states, *results)

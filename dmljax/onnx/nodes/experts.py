@@ -69,8 +69,8 @@ class _Layer(NamedTuple):
         return product if self.bias is None else product + _take_expert(expert, self.bias)[None].astype(wide)
 
 
-def _take_expert(expert: Array, of_all: Array) -> Array:
-    matrix: Array = lax.dynamic_index_in_dim(of_all, expert, keepdims=False)
+def _take_expert(expert: Array, matrices: Array) -> Array:
+    matrix: Array = lax.dynamic_index_in_dim(matrices, expert, keepdims=False)
     return matrix
 
 
@@ -115,16 +115,16 @@ def _route_by_sparse_mixer(scores: Array) -> tuple[Array, Array]:
 def _run_experts(x: Array, experts: Array, count: int, run: Callable[[Array, Array], Array]) -> Array:
     """The results (tokens, k, features) of `run(rows, expert)` for the experts of each token."""
     tokens, per_token = experts.shape
-    pairs, of_pairs = tokens * per_token, experts.reshape(-1).astype(jnp.int32)
+    pairs, pair_experts = tokens * per_token, experts.reshape(-1).astype(jnp.int32)
     if isinstance(pairs, int) and pairs <= count:
-        results = _run_in_turn(run, jnp.repeat(x, per_token, axis=0)[:, None], of_pairs, pairs)
+        results = _run_in_turn(run, jnp.repeat(x, per_token, axis=0)[:, None], pair_experts, pairs)
         return results.reshape(tokens, per_token, -1)
     rows = _MOST_ROWS
     if isinstance(pairs, int):
         rows = min(max(_FEWEST_ROWS, 1 << (pairs // count).bit_length()), _MOST_ROWS)
     # Sort the pairs of a token and an expert by expert, and begin a block with each expert's first pair.
-    order = jnp.argsort(of_pairs, stable=True).astype(jnp.int32)
-    sizes = jnp.zeros(count, jnp.int32).at[of_pairs].add(1)
+    order = jnp.argsort(pair_experts, stable=True).astype(jnp.int32)
+    sizes = jnp.zeros(count, jnp.int32).at[pair_experts].add(1)
     of_experts = -(-sizes // rows)  # blocks
     begins, first_blocks = jnp.cumsum(sizes) - sizes, jnp.cumsum(of_experts) - of_experts
     blocks = pairs // rows + count  # the most there can be
@@ -134,9 +134,9 @@ def _run_experts(x: Array, experts: Array, count: int, run: Callable[[Array, Arr
     inside = (block - first_blocks[owners])[:, None] * rows + lax.iota(jnp.int32, rows)[None]
     places = jnp.clip(begins[owners][:, None] + inside, 0, pairs - 1)  # rows past an expert's pairs repeat others
     results = _run_in_turn(run, x[order[places] // per_token], owners, blocks)
-    ranks = jnp.zeros_like(order).at[order].set(jnp.arange(pairs, dtype=order.dtype)) - begins[of_pairs]
+    ranks = jnp.zeros_like(order).at[order].set(jnp.arange(pairs, dtype=order.dtype)) - begins[pair_experts]
     flat = results.reshape(blocks * rows, results.shape[-1])
-    return flat[first_blocks[of_pairs] * rows + ranks].reshape(tokens, per_token, -1)
+    return flat[first_blocks[pair_experts] * rows + ranks].reshape(tokens, per_token, -1)
 
 
 def _run_in_turn(run: Callable[[Array, Array], Array], blocks: Array, experts: Array, count: int) -> Array:

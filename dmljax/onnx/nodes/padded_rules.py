@@ -58,10 +58,10 @@ def _highest(dtype: Any) -> Any:
     return _limit(dtype, math.inf, "max", True)
 
 
-def _limit(dtype: Any, of_floats: float, of_integers: str, of_bool: bool) -> Any:
+def _limit(dtype: Any, float_limit: float, integer_field: str, bool_limit: bool) -> Any:
     if jnp.issubdtype(dtype, jnp.integer):
-        return getattr(jnp.iinfo(dtype), of_integers)
-    return of_floats if jnp.issubdtype(dtype, jnp.floating) else of_bool
+        return getattr(jnp.iinfo(dtype), integer_field)
+    return float_limit if jnp.issubdtype(dtype, jnp.floating) else bool_limit
 
 
 def _as_tuple(results: Any) -> tuple[Any, ...]:

@@ -111,7 +111,7 @@ def _run(
 
 def _clip_sums(
     function: Callable[..., Any],
-    of_functions: Callable[..., Any],
+    run_functions: Callable[..., Any],
     defaults: Sequence[directml.Operator],
     clip: float | None,
 ) -> Callable[..., Any]:
@@ -124,7 +124,7 @@ def _clip_sums(
     ) -> Any:
         functions = activation_functions(activations, defaults, direction)
         clipped = [lambda x, f=f: f(jnp.clip(x, -clip, clip)) for f in functions]
-        return of_functions(clipped, direction, **inputs)
+        return run_functions(clipped, direction, **inputs)
 
     return run
 
@@ -183,12 +183,12 @@ def _lstm_of_quantized_weights(
     call: NodeCall,
 ) -> Results:
     # ONNX Runtime also quantizes the inputs of each product to 8 bits; we do not.
-    def of_directions(quantized: Array, scale: Array, zero_point: Array) -> Array:
+    def dequantize_directions(quantized: Array, scale: Array, zero_point: Array) -> Array:
         # Scales are per direction or per output; the weights are transposed.
         spread = [parameter.reshape(quantized.shape[0], 1, -1) for parameter in (scale, zero_point)]
         return dmljax.element_wise_dequantize_linear(quantized, *spread).swapaxes(1, 2)
 
-    weights = of_directions(weight, weight_scale, weight_zero_point)
-    recurrences = of_directions(recurrence, recurrence_scale, recurrence_zero_point)
+    weights = dequantize_directions(weight, weight_scale, weight_zero_point)
+    recurrences = dequantize_directions(recurrence, recurrence_scale, recurrence_zero_point)
     inputs = RecurrentInputs(x, weights, recurrences, bias, lengths, hidden)
     return lstm(inputs, cell, peephole, network=network, input_forget=input_forget, call=call)

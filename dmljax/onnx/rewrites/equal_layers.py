@@ -233,20 +233,20 @@ def _find_longest_chain(labeler: Labeler, blocks: Sequence[Sequence[Node]]) -> L
 
 def _connect(labeler: Labeler, blocks: Sequence[Sequence[Node]]) -> Layers | None:
     """The connections of nodes with equal labels; None if they differ between layers."""
-    made = [*map(_places, blocks)]
+    places_by_block = [*map(_places, blocks)]
     names = [[name for node in block for name in reads(node)] for block in blocks]
-    everywhere = {name for places in made for name in places}
-    template = max(range(len(blocks)), key=lambda k: len(made[k]) + len({*names[k]}))
+    everywhere = {name for places in places_by_block for name in places}
+    template = max(range(len(blocks)), key=lambda k: len(places_by_block[k]) + len({*names[k]}))
     carried: dict[Place, str] = {}
     per_layer: dict[str, tuple[str, ...]] = {}
     common: set[str] = set()
     for column in zip(*names, strict=True):
-        inner = {here.get(name) for here, name in zip(made, column, strict=True)}
+        inner = {here.get(name) for here, name in zip(places_by_block, column, strict=True)}
         if inner != {None}:
             if len(inner) > 1:
                 return None
             continue
-        before = {there.get(name) for there, name in zip(made, column[1:], strict=False)}
+        before = {there.get(name) for there, name in zip(places_by_block, column[1:], strict=False)}
         outside = column if before == {None} else column[:1]
         if everywhere.intersection(outside) or len(before) > 1:
             return None
@@ -276,7 +276,7 @@ def _prepend_layer(graph: OnnxGraph, labeler: Labeler, layers: Layers, nodes: Se
     Exporters compute what is the same in all layers only once, in the first layer.
     """
     first, *_ = layers.blocks
-    made = _places(first)
+    result_places = _places(first)
     labels = [*map(labeler.label, first)]
     counterparts: dict[int, Node] = {}
     before = nodes[: nodes.index(first[0])]
@@ -292,10 +292,12 @@ def _prepend_layer(graph: OnnxGraph, labeler: Labeler, layers: Layers, nodes: Se
                 return None
             counterparts[i] = node
             waiting += (
-                (made[value], other) for value, other in zip(reads(first[i]), reads(node), strict=True) if value in made
+                (result_places[value], other)
+                for value, other in zip(reads(first[i]), reads(node), strict=True)
+                if value in result_places
             )
     if len(counterparts) < len(first):
-        counterparts |= _find_counterparts(labeler, before, first, made, counterparts)
+        counterparts |= _find_counterparts(labeler, before, first, result_places, counterparts)
     if counterparts.keys() != {*range(len(first))}:
         return None
     longer = _connect(labeler, [[counterparts[i] for i in range(len(first))], *layers.blocks])
@@ -306,25 +308,25 @@ def _find_counterparts(
     labeler: Labeler,
     nodes: Sequence[Node],
     block: Sequence[Node],
-    made: Mapping[str, Place],
+    result_places: Mapping[str, Place],
     counterparts: Mapping[int, Node],
 ) -> dict[int, Node]:
-    """The counterparts among `nodes` of a block's nodes that lead to nothing in it, but to outputs of the graph."""
+    """Finds the counterparts in `nodes` of a block's nodes that only outputs of the graph depend on."""
     others, taken = dict(counterparts), {*counterparts.values()}
     for i, node in enumerate(block):
         if i not in others:
-            places = [made.get(name) for name in reads(node)]
+            places = [result_places.get(name) for name in reads(node)]
             if any(place is not None and place[0] not in others for place in places):
                 return {}
             names = [None if place is None else others[place[0]].outputs[place[1]] for place in places]
-            alike = (
+            equal_nodes = (
                 candidate
                 for candidate in nodes
                 if candidate not in taken and labeler.label(candidate) == labeler.label(node)
             )
             fitting = (
                 candidate
-                for candidate in alike
+                for candidate in equal_nodes
                 if all(a in (None, b) for a, b in zip(names, reads(candidate), strict=True))
             )
             if (counterpart := next(fitting, None)) is None:

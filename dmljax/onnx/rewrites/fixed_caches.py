@@ -1,8 +1,8 @@
 """Gives caches of a fixed size to decoders that have no attention mask, such as Whisper's.
 
-Such a decoder appends keys and values to caches that grow, and counts the past tokens by their size, so that each token
-would be another program. Here its attention becomes GroupQueryAttention, which counts by a mask, and an input says
-which rows to read from its table of positions.
+Such a decoder appends keys and values to caches that grow, and counts the past tokens by their size, which would
+compile a program for each token. Here its attention becomes GroupQueryAttention, which counts by a mask, and an input
+says which rows to read from its table of positions.
 """
 
 from collections.abc import Collection, Iterable, Iterator

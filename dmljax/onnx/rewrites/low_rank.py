@@ -1,4 +1,4 @@
-"""Adds narrow products beside a model's products, which low-rank adaptation (LoRA) trains instead of the weights."""
+"""Adds low-rank adapters (LoRA) to a model's products, to be trained instead of the weights."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence

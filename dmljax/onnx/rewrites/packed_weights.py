@@ -1,4 +1,4 @@
-"""Packs weights of 4 bits that a model dequantizes before products, which then multiply by them as MatMulNBits does.
+"""Packs 4-bit weights that a model dequantizes before a product, so that the product runs as MatMulNBits does.
 
 Such files store a number per weight, which takes a byte on a CPU. The codes of MatMulNBits take half as much, and
 products read them without first unpacking them to memory.

@@ -50,9 +50,9 @@ def directml_graph(
     if not isinstance(shapes, Mapping):
         raise InvalidType(Problem("shapes", "must be a mapping from the names of inputs to their sizes", show(shapes)))
     model, inputs, defaults = loaded.graph, loaded.inputs, loaded.defaults
-    made = {name for node in model.nodes for name in node.outputs if name}
-    cuts = {name: _struct_of_result(name, shapes[name]) for name in shapes if name in made}
-    names = model.output_names if outputs is None else _names(outputs, {*made, *model.output_names})
+    result_names = {name for node in model.nodes for name in node.outputs if name}
+    cuts = {name: _struct_of_result(name, shapes[name]) for name in shapes if name in result_names}
+    names = model.output_names if outputs is None else _names(outputs, {*result_names, *model.output_names})
     nodes = live_nodes(model.nodes, names, cuts)
     needed = {*names, *names_read(*nodes)}
     if outputs is None and not cuts:

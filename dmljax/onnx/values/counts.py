@@ -231,10 +231,10 @@ def _has_count(*sizes: Any) -> bool:
     return any(isinstance(size, Count) for size in sizes)
 
 
-def _choose(first: Any, second: Any, is_first: Any, of_arrays: Callable[..., Array], of_bounds: Any) -> Any:
+def _choose(first: Any, second: Any, is_first: Any, choose_arrays: Callable[..., Array], choose_bounds: Any) -> Any:
     try:
         return first if is_first(first, second) else second
     except UndecidedCount:
-        least = of_bounds(*(size.least if isinstance(size, Count) else size for size in (first, second)))
-        largest = of_bounds(*map(bound_of, (first, second)))
-        return Count.of(of_arrays(value_of(first), value_of(second)), largest, least)
+        least = choose_bounds(*(size.least if isinstance(size, Count) else size for size in (first, second)))
+        largest = choose_bounds(*map(bound_of, (first, second)))
+        return Count.of(choose_arrays(value_of(first), value_of(second)), largest, least)

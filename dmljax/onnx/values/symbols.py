@@ -1,7 +1,7 @@
 """Known numbers that depend on open sizes, which are symbols while `jax.export` traces a model, or on counts.
 
-NumPy computes with object arrays by Python's operators. `Symbols` are such arrays, so that the `fold` of an operator
-works for numbers and symbols alike.
+NumPy applies Python's operators to the elements of object arrays. `Symbols` are such arrays, so that the `fold` of an
+operator works for numbers and symbols alike.
 """
 
 import math

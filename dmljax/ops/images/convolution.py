@@ -385,15 +385,15 @@ def _require_parameter(where: str, sizes: Sizes, channels: int) -> None:
         )
 
 
-def _parameter_rule(*fields: str, of_filters: bool = False) -> dml.Rule:
-    """The tensors `fields`, if they are present, have one element, or with `of_filters` one for each output channel."""
+def _parameter_rule(*fields: str, per_channel: bool = False) -> dml.Rule:
+    """The tensors `fields` that are present have one element, or with `per_channel` one for each output channel."""
 
     def check(desc: Any) -> None:
         for field in fields:
             if getattr(desc, field) is not None:
-                _require_parameter(field, getattr(desc, field).sizes, desc.filter.sizes[0] if of_filters else 1)
+                _require_parameter(field, getattr(desc, field).sizes, desc.filter.sizes[0] if per_channel else 1)
 
-    more = ", or one for each output channel" if of_filters else ""
+    more = ", or one for each output channel" if per_channel else ""
     return dml.require_sizes_rule(f"{dml.members_have(fields)} one element{more}.", check)
 
 
@@ -429,7 +429,7 @@ class ConvolutionIntegerDesc(dml.Operator, function=convolution_integer, infer=_
         *dml.infer_rules(*_ZERO_POINT_SIZES, _OUTPUT),
         dml.same_rank("input_zero_point", "filter_zero_point"),
         _parameter_rule("input_zero_point"),
-        _parameter_rule("filter_zero_point", of_filters=True),
+        _parameter_rule("filter_zero_point", per_channel=True),
         *_ZERO_POINT_TYPES,
     )
 
@@ -552,6 +552,6 @@ class QuantizedLinearConvolutionDesc(dml.Operator, function=quantized_linear_con
         *dml.infer_rules(*_ZERO_POINT_SIZES, _BIAS, _OUTPUT),
         dml.same_type("output", "output_zero_point"),
         _parameter_rule("input_scale", "input_zero_point", "output_scale", "output_zero_point"),
-        _parameter_rule("filter_scale", "filter_zero_point", of_filters=True),
+        _parameter_rule("filter_scale", "filter_zero_point", per_channel=True),
         *_ZERO_POINT_TYPES,
     )

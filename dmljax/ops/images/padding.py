@@ -1,4 +1,4 @@
-"""Padding, and steps windows: PADDING, PADDING1, UNFOLD and FOLD.
+"""Padding, and windows as columns: PADDING, PADDING1, UNFOLD and FOLD.
 
 All copy bit for bit, except FOLD, which adds. On an explicit mesh, each dimension of a padded array is sharded as in
 the input, if its size allows it; windows and images are sharded along batches and channels.

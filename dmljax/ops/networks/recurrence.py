@@ -418,7 +418,7 @@ def run_rnn(
     precision: Any = None,
     **values: ArrayLike | None,
 ) -> RecurrentNetwork:
-    """The results of `rnn` with any functions as activations."""
+    """Computes `rnn` with any functions as activations."""
     (f,) = functions
 
     def make_cell(weights: _Weights) -> Cell:
@@ -492,7 +492,7 @@ def run_gru(
     linear_before_reset: bool = False,
     **values: ArrayLike | None,
 ) -> RecurrentNetwork:
-    """The results of `gru` with any functions as activations."""
+    """Computes `gru` with any functions as activations."""
     f, g = functions
 
     def make_cell(weights: _Weights) -> Cell:

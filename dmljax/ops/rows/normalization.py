@@ -37,11 +37,11 @@ from dmljax.types import FLOAT, FeatureLevel, widened
 
 
 def _input_and_parameters(
-    input: ArrayLike, *, of_channels: bool = False, **parameters: ArrayLike | None
+    input: ArrayLike, *, per_channel: bool = False, **parameters: ArrayLike | None
 ) -> tuple[Array, list[Any]]:
     """Returns `input`, and the other arrays with as many dimensions, each of which has the size of `input` or 1.
 
-    All are of one floating type. With `of_channels`, an array of one dimension has a number for each channel.
+    All are of one floating type. With `per_channel`, an array of one dimension has a number for each channel.
     """
     x = calls.float_array("input", input)
     arrays: list[Any] = []
@@ -51,7 +51,7 @@ def _input_and_parameters(
             continue
         array = calls.float_array(name, value)
         calls.require_type(name, array, x.dtype, "input")
-        if of_channels and array.ndim == 1 and x.ndim > 2:
+        if per_channel and array.ndim == 1 and x.ndim > 2:
             rule = f"must have one number for each of the {x.shape[1]} channels of input, or for all"
             require(name, array.shape[0] in (1, x.shape[1]), rule, spell_sizes(array.shape))
             array = array.reshape((1, -1, *(1 for _ in x.shape[2:])))
@@ -110,7 +110,7 @@ def batch_normalization(
     ... ).tolist()
     [[0.5, 12.5]]
     """
-    x, parameters = _input_and_parameters(input, of_channels=True, mean=mean, variance=variance, scale=scale, bias=bias)
+    x, parameters = _input_and_parameters(input, per_channel=True, mean=mean, variance=variance, scale=scale, bias=bias)
     wide, average, spread, *others = _widen(x, *parameters)
     normal = (wide - average) * lax.rsqrt(spread + epsilon)
     return dml.apply_fused_activation(_scale_and_shift(normal, *others).astype(x.dtype), fused_activation)
@@ -212,7 +212,7 @@ def _batch_gradients(
     calls.require_same_shape(input=input, input_gradient=input_gradient)
     parameters = {"mean": mean, "variance": variance, "scale": scale}
     calls.require_same_shape(**parameters)
-    array, others = _input_and_parameters(input, of_channels=True, input_gradient=input_gradient, **parameters)
+    array, others = _input_and_parameters(input, per_channel=True, input_gradient=input_gradient, **parameters)
     x, gradient, average, spread, factor = _widen(array, *others)
     axes, inverse = _repeated_axes(factor), lax.rsqrt(spread + epsilon)
     normal = (x - average) * inverse
@@ -322,7 +322,7 @@ def batch_normalization_training(
         calls.require_same_shape(scale=scale, bias=bias)
     if fused_add is not None:
         calls.require_same_shape(input=input, fused_add=fused_add)
-    x, parameters = _input_and_parameters(input, of_channels=True, scale=scale, bias=bias, fused_add=fused_add)
+    x, parameters = _input_and_parameters(input, per_channel=True, scale=scale, bias=bias, fused_add=fused_add)
     statistics = moments(x, jnp.asarray(epsilon), _repeated_axes(parameters[0]))
     factor, *summands = _widen(*parameters)
     value = statistics.centered * statistics.inverse * factor
@@ -431,7 +431,7 @@ def mean_variance_normalization(
     require_dimensions("input", calls.float_array("input", input).shape, 3)
     axes = tuple(range(1 if cross_channel else 2, jnp.ndim(input)))
     options = True, normalize_variance, fused_activation
-    return _normalize_mean_variance(input, scale, bias, epsilon, axes, *options, of_channels=True)
+    return _normalize_mean_variance(input, scale, bias, epsilon, axes, *options, per_channel=True)
 
 
 @calls.operator_function
@@ -502,9 +502,9 @@ def _normalize_mean_variance(
     use_variance: bool,
     fused_activation: dml.ActivationLike | None,
     *,
-    of_channels: bool = False,
+    per_channel: bool = False,
 ) -> Array:
-    x, parameters = _input_and_parameters(input, of_channels=of_channels, scale=scale, bias=bias)
+    x, parameters = _input_and_parameters(input, per_channel=per_channel, scale=scale, bias=bias)
     axes = calls.normal_axes(axes, x)
     if use_mean or use_variance:
         statistics = moments(x, jnp.asarray(epsilon), axes, use_mean=use_mean, use_variance=use_variance)

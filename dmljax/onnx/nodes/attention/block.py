@@ -1,4 +1,4 @@
-"""Attention to keys in blocks: a mask says which blocks a query sees, or a table which blocks a sequence has."""
+"""Block-sparse and paged attention: a mask says which blocks a query sees, or a table which blocks a sequence has."""
 
 import jax.numpy as jnp
 
@@ -138,7 +138,7 @@ def _paged_attention(
     position = jnp.arange(room, dtype=jnp.int32)[None, None, None]
     is_there = (position < ends) & jnp.repeat(table >= 0, size, axis=1)[:, None, None]
 
-    def of_sequences(cache: Array) -> Array:
+    def gather_sequences(cache: Array) -> Array:
         """The keys or values of each sequence, in heads; zeros where there are none, as unused rows may hold NaN."""
         rows = cache[jnp.maximum(table, 0)].reshape(table.shape[0], room, *cache.shape[2:]).swapaxes(1, 2)
         return jnp.where(is_there[:, 0, 0, :, None][:, None], rows, jnp.zeros((), rows.dtype))
@@ -149,6 +149,6 @@ def _paged_attention(
     near = window(positions, room, is_causal=bool(is_causal), left=scores.left)
     visible = is_there if near is None else is_there & near
     queries = jnp.moveaxis(queries[0][:, padded], 1, 0)
-    keys, values = map(of_sequences, caches)
+    keys, values = map(gather_sequences, caches)
     output = scores.attend(queries, keys, values, visible, None, sink)
     return output[sequences, steps], *caches

@@ -1,6 +1,6 @@
-"""Attention in which several queries share keys and values: rotates them, writes them to caches, and attends.
+"""Grouped-query attention: rotates queries and keys, writes keys and values to caches, and attends.
 
-Caches have room for later tokens, so that each of these is the same program.
+Caches have room for later tokens, so every token runs the same program.
 """
 
 import math

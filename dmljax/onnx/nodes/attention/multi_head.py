@@ -134,7 +134,7 @@ def attend_by_scores(
     softcap: float,
     sink: Array | None = None,
 ) -> tuple[Array, list[Array]]:
-    """Computes attention with capped scores, and returns the scores too: products, capped, masked, and as weights.
+    """Computes attention with capped scores, and also returns the scores: as products, capped, masked, and as weights.
 
     A `sink` per head takes a share of the weights and contributes no value.
     """

@@ -1,4 +1,4 @@
-"""ONNX Runtime's convolutions and poolings: of images with channels last, and fused with an activation."""
+"""ONNX Runtime's convolutions and poolings with channels last, and convolutions fused with an activation."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""Handlers that compute elementwise, and of products, reductions and normalizations."""
+"""Handlers of elementwise operators, products, reductions and normalizations."""

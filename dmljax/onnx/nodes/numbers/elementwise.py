@@ -404,15 +404,15 @@ def _affine(
 
 
 def _axis_forms(flattened: _Function, function: _Function) -> tuple[_Function, _Function]:
-    def of_rows(x: Array, *, axis: int = 1) -> Array:
+    def run_flattened(x: Array, *, axis: int = 1) -> Array:
         axis = axis % x.ndim if x.ndim else 0
         rows = x if 0 in x.shape else x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
         return flattened(rows).reshape(x.shape)
 
-    def along(x: Array, *, axis: int = -1) -> Array:
+    def run_along(x: Array, *, axis: int = -1) -> Array:
         return function(x, axes=axis)
 
-    return of_rows, along
+    return run_flattened, run_along
 
 
 for _operator, _first, _function in (
@@ -420,8 +420,8 @@ for _operator, _first, _function in (
     ("LogSoftmax", dmljax.activation_log_softmax, dmljax.activation_log_softmax1),
     ("Softmax", dmljax.activation_softmax, dmljax.activation_softmax1),
 ):
-    _of_rows, _by_axis = _axis_forms(_first, _function)
-    handles(_operator, since=1)(_of_rows)
+    _flattened, _by_axis = _axis_forms(_first, _function)
+    handles(_operator, since=1)(_flattened)
     handles(_operator, since=13)(_by_axis)
 
 

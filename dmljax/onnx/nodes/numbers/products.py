@@ -91,15 +91,15 @@ def _quantized_matmul(a: Quantized, b: Quantized, scale: Array, zero_point: Arra
     )
 
 
-def result_factor(of_input: Array, of_weight: Array, of_output: Array) -> Array:
+def result_factor(input_scale: Array, weight_scale: Array, output_scale: Array) -> Array:
     """The factor that rescales a sum of quantized products to the steps of the result.
 
     ONNX does not say how it is rounded. Its reference and ONNX Runtime use one factor per output; DirectML multiplies
     by the scales in turn, which can be off by one step near halves.
     """
-    wide = promote(of_weight.dtype, jnp.float32)
-    first, last = (scale.astype(wide).reshape(()) for scale in (of_input, of_output))
-    factor: Array = first * of_weight.astype(wide) / last
+    wide = promote(weight_scale.dtype, jnp.float32)
+    first, last = (scale.astype(wide).reshape(()) for scale in (input_scale, output_scale))
+    factor: Array = first * weight_scale.astype(wide) / last
     return factor
 
 
