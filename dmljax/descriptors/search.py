@@ -95,7 +95,7 @@ def functions_called(name: str) -> list[str]:
     >>> functions_called("LeakyRelu"), functions_called("pow"), functions_called("relu7")
     (['activation_leaky_relu'], ['element_wise_pow', 'element_wise_constant_pow'], [])
     """
-    functions, (whole, last) = _foreign_names()["functions"], _with_library(name)
+    functions, (whole, last) = _foreign_names()["functions"], _split_library(name)
     if whole in functions and whole != last:
         return functions[whole].split()
     elsewhere = f"{functions.get(last, '')} {_purposes().get(last, '')}"
@@ -109,11 +109,11 @@ def call_for(name: str) -> str | None:
     >>> call_for("transpose"), call_for("torch.nn.functional.relu6"), call_for("relu")
     ('jnp.transpose(x, axes)', 'element_wise_clip(x, 0, 6)', None)
     """
-    whole, last = _with_library(name)
+    whole, last = _split_library(name)
     return None if whole != last and whole in _foreign_names()["functions"] else _foreign_names()["calls"].get(last)
 
 
-def _with_library(name: str) -> tuple[str, str]:
+def _split_library(name: str) -> tuple[str, str]:
     """A plain name with the usual name of its library, and without."""
     library, point, last = _normalize_name(name).rpartition(".")
     return _LIBRARIES.get(library, library) + point + last, last

@@ -168,7 +168,7 @@ class Execution:
             for point in dispatchable.points
             if point.is_input
         ]
-        arrays = [_on_device(x, self.device) for x in inputs]
+        arrays = [_put_on_device(x, self.device) for x in inputs]
         jax.block_until_ready(arrays)
         with jax.disable_jit(False):
             begin = time.perf_counter()
@@ -219,7 +219,7 @@ def _bytes_at(buffers: Mapping[str, NDArray[np.uint8]], binding: Binding) -> mem
     return buffers[binding.resource][binding.offset_in_bytes :].data
 
 
-def _on_device(x: Any, device: jax.Device) -> Any:
+def _put_on_device(x: Any, device: jax.Device) -> Any:
     # Ahead-of-time compiled functions in JAX 0.10 refuse 4-bit arrays on the device, but take NumPy's.
     return np.asarray(x) if x.dtype in INTEGERS_4 else jax.device_put(x, device)
 
@@ -253,7 +253,7 @@ def _compile_with_constants(dispatchable: Dispatchable, device: jax.Device) -> A
     graph: Any = dispatchable.desc
     with jax.default_device(device):
         desc = graph.folded()
-    constants = {name: _on_device(value, device) for name, value in desc.constants.items()}
+    constants = {name: _put_on_device(value, device) for name, value in desc.constants.items()}
     return partial(_compile(replace(dispatchable, desc=desc), device), constants)
 
 
@@ -262,7 +262,7 @@ def _call_network(network: SizedNetwork, device: jax.Device) -> Any:
     if not network.is_open:
         zeros = (np.zeros(tensor.sizes, tensor.dtype) for tensor in network.inputs.values())
         with jax.disable_jit(False):
-            jax.block_until_ready(network.compute(*(_on_device(x, device) for x in zeros)))
+            jax.block_until_ready(network.compute(*(_put_on_device(x, device) for x in zeros)))
     return network.compute
 
 

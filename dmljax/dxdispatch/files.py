@@ -48,7 +48,7 @@ def read_values(path: Path, data_type: DataType, size: Sequence[int], at_most: i
             whose = "" if target_type is data_type else f" for {data_type.name}"
             rule = f"must hold {target_type.name}{whose} to match initialValuesDataType"
             require((), target_type in (DataType.UNKNOWN, file_type), rule, file_type.name)
-            return (data_type, _in_4_bits(values, data_type)) if data_type in INTEGER_4 else (file_type, values)
+            return (data_type, _convert_to_4_bits(values, data_type)) if data_type in INTEGER_4 else (file_type, values)
         rule = "needs initialValuesDataType, because only .npy files store their type"
         require((), data_type is not DataType.UNKNOWN, rule, "UNKNOWN")
         if path.suffix.lower() in IMAGES:
@@ -56,7 +56,7 @@ def read_values(path: Path, data_type: DataType, size: Sequence[int], at_most: i
         return data_type, np.frombuffer(file.read(), np.uint8)
 
 
-def _in_4_bits(values: NDArray[Any], data_type: DataType) -> NDArray[Any]:
+def _convert_to_4_bits(values: NDArray[Any], data_type: DataType) -> NDArray[Any]:
     limits = iinfo(data_type.dtype)
     outside = values[(values < limits.min) | (values > limits.max)]
     require((), not outside.size, f"must hold values in [{limits.min}, {limits.max}]", *outside[:1].tolist())

@@ -11,7 +11,7 @@ from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from dmljax.errors import InvalidType, Problem, within
 from dmljax.onnx.model import Model, loaded_graph, require_weights
-from dmljax.onnx.sharding import on_auto_mesh, shard_weights
+from dmljax.onnx.sharding import shard_weights, with_auto_mesh
 from dmljax.onnx.values.types import DType
 from dmljax.text import show
 from dmljax.types import FLOATS
@@ -41,7 +41,7 @@ class SeveralModels:
         loaded = self.weights
         if weights is not None:
             require_weights(weights, loaded)
-        return on_auto_mesh(loaded if weights is None else weights)
+        return with_auto_mesh(loaded if weights is None else weights)
 
     def float_type(self, weights: Mapping[str, Any]) -> Any:
         """The float type that weights have instead of the files'; None if they do not differ."""

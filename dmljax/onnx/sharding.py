@@ -102,11 +102,11 @@ def _place(node: Node, is_elementwise: bool, weights: _DividedWeights, places: M
     if not node.inputs or weights.add_view(node):
         return None
     if _input(node, 1).endswith((FIRST, SECOND)) and node.inputs[1] in weights.shapes:
-        return _of_addition(node, weights, places)
+        return _divide_addition(node, weights, places)
     if _input(node, _PRODUCTS.get(node.operator)) in weights.views:
-        return _of_product(node, weights, is_divided=node.inputs[0] in places)
+        return _divide_product(node, weights, is_divided=node.inputs[0] in places)
     if node.operator == "MatMulNBits" and node.inputs[1] in weights.views:
-        return _of_blocks(node, weights, is_divided=node.inputs[0] in places)
+        return _divide_blocks(node, weights, is_divided=node.inputs[0] in places)
     if node.operator in _EXPERTS:
         for dimension, inputs in enumerate(_EXPERTS[node.operator], 1):
             for index in inputs:
@@ -114,7 +114,7 @@ def _place(node: Node, is_elementwise: bool, weights: _DividedWeights, places: M
         weights.sums += 1
         return None
     if node.operator in _CONVOLUTIONS:
-        return _of_convolution(node, weights)
+        return _divide_convolution(node, weights)
     if node.operator in _RECURRENT:
         for name in node.inputs[1:4]:
             weights.divide(name, 1)
@@ -148,7 +148,7 @@ def _divide_table(node: Node, inputs: Sequence[int], weights: _DividedWeights) -
             weights.divide(name, _LAST)
 
 
-def _of_product(node: Node, weights: _DividedWeights, *, is_divided: bool) -> int | None:
+def _divide_product(node: Node, weights: _DividedWeights, *, is_divided: bool) -> int | None:
     weight = _input(node, _PRODUCTS[node.operator])
     rows, columns = (-1, -2) if node.attributes.get("transB") else (-2, -1)
     if is_divided and weights.divide(weight, rows):
@@ -161,22 +161,22 @@ def _of_product(node: Node, weights: _DividedWeights, *, is_divided: bool) -> in
     return _LAST
 
 
-def _of_blocks(node: Node, weights: _DividedWeights, *, is_divided: bool) -> int | None:
+def _divide_blocks(node: Node, weights: _DividedWeights, *, is_divided: bool) -> int | None:
     """Divides codes of the shape (columns, blocks of rows, bytes), with the scales and zero points of their blocks."""
-    codes, of_blocks = node.inputs[1], node.inputs[2:4]
+    codes, block_parameters = node.inputs[1], node.inputs[2:4]
     if is_divided and weights.divide(codes, 1):
         weights.sums += 1
-        for name in of_blocks:  # stay whole in one dimension, where a column's blocks lie side by side
+        for name in block_parameters:  # stay whole in one dimension, where a column's blocks lie side by side
             weights.divide(name, 1)
         return None
     if not weights.divide(codes, 0):
         return None
-    for name in (*of_blocks, _input(node, 5)):
+    for name in (*block_parameters, _input(node, 5)):
         weights.divide(name, 0)
     return _LAST
 
 
-def _of_addition(node: Node, weights: _DividedWeights, places: Mapping[str, int]) -> int | None:
+def _divide_addition(node: Node, weights: _DividedWeights, places: Mapping[str, int]) -> int | None:
     """Divides the narrow products of a low-rank addition as the product that it is added to, and never its rank."""
     weight, result = node.inputs[1], node.outputs[0]
     has_columns = f"{result.removesuffix(FIRST).removesuffix(SECOND)}{BARE}" in places
@@ -187,7 +187,7 @@ def _of_addition(node: Node, weights: _DividedWeights, places: Mapping[str, int]
     return None
 
 
-def _of_convolution(node: Node, weights: _DividedWeights) -> int | None:
+def _divide_convolution(node: Node, weights: _DividedWeights) -> int | None:
     index = _CONVOLUTIONS[node.operator]
     weight = _input(node, index)
     has_channels_second = node.operator == "ConvTranspose" and node.attributes.get("group", 1) == 1
@@ -227,7 +227,7 @@ def shard_weights(mesh: Any, specs: Any, weights: Mapping[str, jax.Array]) -> di
     return {name: jax.device_put(weight.copy(), shardings[name]) for name, weight in weights.items()}
 
 
-def on_auto_mesh(weights: Mapping[str, Any]) -> tuple[dict[str, Any], Mesh | None]:
+def with_auto_mesh(weights: Mapping[str, Any]) -> tuple[dict[str, Any], Mesh | None]:
     """Weights with their mesh, if several devices hold them; XLA divides what is computed from them.
 
     While JAX traces any of them, returns them unchanged: the caller's program has placed them.

@@ -72,11 +72,11 @@ def _groups(attributes: str) -> Groups:
     if match := _MESH.search(attributes):
         sizes = {name: int(size) for name, size in re.findall(r"'(\w+)'=(\d+)", match[1])}
         ids = _iota(match[2] or str(math.prod(sizes.values())), match[3])
-        return _along_axes(ids, sizes, {name: (before, size) for name, before, size in _AXIS.findall(match[4])})
+        return _group_along_axes(ids, sizes, {name: (before, size) for name, before, size in _AXIS.findall(match[4])})
     return ()
 
 
-def _along_axes(ids: np.ndarray, sizes: dict[str, int], axes: dict[str, tuple[str, str]]) -> Groups:
+def _group_along_axes(ids: np.ndarray, sizes: dict[str, int], axes: dict[str, tuple[str, str]]) -> Groups:
     """Groups devices of a mesh along some of its axes, of which each may be a part: `'x':(2)4` of 16 comes after 2."""
     split: list[int] = []
     group_axes: list[int] = []

@@ -92,9 +92,9 @@ class OperatorCall:
                 value = [view for view in value if view is not None and 0 not in view.sizes]
             views[member.field] = value
         dtype = next((view.dtype for _, view in walk_tensors(views) if not view.is_weak), None)
-        return {field: self._with_type(field, value, dtype) for field, value in views.items()}
+        return {field: self._convert_input(field, value, dtype) for field, value in views.items()}
 
-    def _with_type(self, field: str, value: Any, dtype: Any) -> Any:
+    def _convert_input(self, field: str, value: Any, dtype: Any) -> Any:
         if not isinstance(value, View):
             return value
         if value.is_weak and dtype is not None and value.dtype != dtype and self.builder.is_constant(value):

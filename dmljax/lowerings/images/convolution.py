@@ -321,10 +321,10 @@ def convolve_integers(
     if terms * math.prod(largest) > INT_MAX or 0 in (*image.shape, *filter.shape):
         return _parts_of_floats(image, filter, spec, largest)
 
-    def in_all(image: Array, filter: Array) -> Array:
+    def add_parts(image: Array, filter: Array) -> Array:
         return functools.reduce(operator.add, _parts_of_floats(image, filter, spec, largest))
 
-    return [choose(image, filter, tpu=partial(_convolve_exactly, spec=spec), default=in_all)]
+    return [choose(image, filter, tpu=partial(_convolve_exactly, spec=spec), default=add_parts)]
 
 
 def _convolve_exactly(image: Array, filter: Array, spec: ConvSpec) -> Array:

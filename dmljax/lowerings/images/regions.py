@@ -159,11 +159,11 @@ def _for_each_sample(samples: tuple[_Samples, _Samples], body: Body, carry: Any)
     """Calls `body` with the samples' neighbors along both dimensions, their step numbers, and its last result."""
     y_samples, x_samples = samples
 
-    def of_row(j: Array, carry: Any) -> Any:
+    def sample_row(j: Array, carry: Any) -> Any:
         y = y_samples.neighbors(j)
         return counted_loop(0, x_samples.steps, lambda i, last: body(y, x_samples.neighbors(i), (j, i), last), carry)
 
-    return counted_loop(0, y_samples.steps, of_row, carry)
+    return counted_loop(0, y_samples.steps, sample_row, carry)
 
 
 def count_samples_inside(axis: Axis, size: int, spans: Spans) -> Array:
@@ -243,7 +243,7 @@ def sums(image: Array, regions: Regions, batch: Array, axes: Axes) -> Array:
             once = _mark_differentiated(_to_regions(spans))
             forward = lambda image: _sums(image, once, batch, axes)  # noqa: E731
             adjoint = lambda gradient: _spread(gradient, image.shape, once, batch, axes)  # noqa: E731
-            tangent += _with_adjoint(forward, adjoint, tangents[0])
+            tangent += _apply_with_adjoint(forward, adjoint, tangents[0])
         wrt = [k for k, x in enumerate(tangents[2:]) if type(x) is not SymbolicZero]
         if wrt:
             # Elements depend only on their own region, so one derivative serves all regions.
@@ -315,7 +315,7 @@ def _spread(gradient: Array, image_shape: Sequence[int], regions: Regions, batch
     return cast(Array, _for_each_sample(samples, add, jnp.zeros_like(gradient, shape=tuple(image_shape))))
 
 
-def _with_adjoint(forward: Callable[[Array], Array], adjoint: Callable[[Array], Array], x: Array) -> Array:
+def _apply_with_adjoint(forward: Callable[[Array], Array], adjoint: Callable[[Array], Array], x: Array) -> Array:
     """`forward(x)`, a linear function that JAX cannot transpose but whose transpose is `adjoint`.
 
     The last dimension of both is the channels.

@@ -21,7 +21,7 @@ _BYTES = {2: 128, 4: 32}  # by the bytes of a factor
 _FEWEST_PROGRAMS = 256  # two for each processor of a large GPU
 
 
-def _on_gpu(a: Array, codes: Array, scales: Array, zeros: Array, *, bits: int, interpret: bool) -> Array:
+def _multiply_on_gpu(a: Array, codes: Array, scales: Array, zeros: Array, *, bits: int, interpret: bool) -> Array:
     """`a` (rows, factors) times the weights, in float32."""
     (rows, _), (columns, blocks, count) = a.shape, codes.shape
     places, total, at_once = 8 // bits, blocks * count, _BYTES[a.dtype.itemsize]
@@ -92,7 +92,7 @@ _MOST_FACTORS = 2**21
 _MOST_BYTES = 2**14  # in a column
 
 
-def _on_tpu(a: Array, codes: Array, scales: Array, zeros: Array, *, bits: int, interpret: bool) -> Array:
+def _multiply_on_tpu(a: Array, codes: Array, scales: Array, zeros: Array, *, bits: int, interpret: bool) -> Array:
     """Likewise, with `a` rounded to bfloat16, as all products at the default precision are."""
     (rows, _), (_, blocks, count) = a.shape, codes.shape
     scales = lax.bitcast_convert_type(scales, np.int16) if scales.dtype == np.float16 else scales  # no float16 there
@@ -218,4 +218,4 @@ def _float32(x: Any) -> Any:
     return lax.bitcast_convert_type(jnp.where(size < np.int32(0x400), subnormal, bits_of_float32) | sign, np.float32)
 
 
-PRODUCTS = {"gpu": _on_gpu, "tpu": _on_tpu}
+PRODUCTS = {"gpu": _multiply_on_gpu, "tpu": _multiply_on_tpu}

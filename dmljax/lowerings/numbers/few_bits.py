@@ -72,7 +72,7 @@ def _product(bits: int, precision: Precision | None, a: Array, *arrays: Array) -
     if rows <= _MOST_ROWS_ON_CPU and count * (8 // bits) << bits <= _LARGEST_ON_CPU and arrays[2].dtype == np.uint8:
         by_platform["cpu"] = partial(_multiply_integers, bits, precision)
     chips = [chip for chip in ("gpu", "tpu") if _fits_kernel(chip, rows, precision, a, *arrays)]
-    by_platform |= {chip: partial(_in_kernel, bits, precision, chip) for chip in chips}
+    by_platform |= {chip: partial(_bind_kernel, bits, precision, chip) for chip in chips}
     return choose(a, *arrays, default=by_planes, **by_platform)
 
 
@@ -184,7 +184,7 @@ def _fits_kernel(
 _TYPES_IN_KERNEL = {np.dtype(dtype) for dtype in (np.float16, jnp.bfloat16, np.float32)}
 
 
-def _in_kernel(bits: int, precision: Precision | None, chip: str, a: Array, *arrays: Array) -> Array:
+def _bind_kernel(bits: int, precision: Precision | None, chip: str, a: Array, *arrays: Array) -> Array:
     rows = a.reshape(-1, a.shape[-1])
     parameters = {"bits": bits, "precision": precision, "chip": chip, "marker": primitives.marker()}
     (result,) = _multiply.bind(rows, *arrays, **parameters)
@@ -204,7 +204,7 @@ def _multiply_in_kernel(
         return [few_bits_kernels.PRODUCTS[chip](a, *arrays, bits=bits, interpret=interpret)]
 
 
-def _by_formula(
+def _multiply_by_formula(
     a: Array, *arrays: Array, bits: int, precision: Precision | None, chip: str, marker: Any = None
 ) -> list[Array]:
     return [(_multiply_unpacked if chip == "gpu" and a.shape[0] > 1 else _multiply_planes)(bits, precision, a, *arrays)]
@@ -216,7 +216,7 @@ def _batch(arrays: Any, axes: Any, **parameters: Any) -> Any:
     if all(axis is None for axis in axes[1:]):
         a = jnp.moveaxis(a, axes[0], 0)
         return [_product(parameters["bits"], parameters["precision"], a, *weights)], [0]
-    return jax.vmap(partial(_by_formula, **parameters), axes)(*arrays), [0]
+    return jax.vmap(partial(_multiply_by_formula, **parameters), axes)(*arrays), [0]
 
 
 def _partition(kernel: Any, **parameters: Any) -> Any:
@@ -243,6 +243,6 @@ def _partition(kernel: Any, **parameters: Any) -> Any:
 
 
 _multiply = primitives.primitive("product_with_few_bits", _types)
-primitives.register(_multiply, _multiply_in_kernel, _by_formula, _partition, lambda chip, **parameters: chip)
-ad.primitive_jvps[_multiply] = partial(primitives.jvp_by_formula, _multiply, _by_formula)
+primitives.register(_multiply, _multiply_in_kernel, _multiply_by_formula, _partition, lambda chip, **parameters: chip)
+ad.primitive_jvps[_multiply] = partial(primitives.jvp_by_formula, _multiply, _multiply_by_formula)
 batching.primitive_batchers[_multiply] = _batch

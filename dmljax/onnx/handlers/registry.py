@@ -315,7 +315,7 @@ def takes_attributes(operator: str, *, since: int, **kinds: Any) -> None:
     """
     newest = REGISTRY.handlers[MAIN, operator][0]
 
-    def of_attributes(function: Function) -> Function:
+    def unpack_attributes(function: Function) -> Function:
         def run(*inputs: Value, **attributes: Any) -> Results:
             arrays = {name: np.array(value) for name, value in attributes.items() if name in kinds}
             return function(*inputs, **attributes | arrays)
@@ -328,11 +328,11 @@ def takes_attributes(operator: str, *, since: int, **kinds: Any) -> None:
     }
     older = replace(
         newest,
-        function=of_attributes(newest.function),
+        function=unpack_attributes(newest.function),
         since=since,
         inputs=newest.inputs[:count],
         attributes={**newest.attributes, **older_attributes},
-        fold=None if newest.fold is None else of_attributes(newest.fold),
+        fold=None if newest.fold is None else unpack_attributes(newest.fold),
     )
     REGISTRY.add(MAIN, operator, older)
 

@@ -25,7 +25,7 @@ class _FusedActivation(Attributes):
     fused_ratio: float | None = None
 
 
-def _with_activation(base: Handler) -> Handler:
+def _fuse_activation(base: Handler) -> Handler:
     """The handler that applies an activation to the result of `base`."""
 
     def run(*inputs: Any, fused: _FusedActivation, **more: Any) -> Array:
@@ -43,4 +43,4 @@ for _operator in (
     *("MeanVarianceNormalization", "Sum"),
 ):
     _newest = REGISTRY.handlers["", _operator][0]
-    REGISTRY.add(DIRECTML, f"DmlFused{_operator}", _with_activation(_newest))
+    REGISTRY.add(DIRECTML, f"DmlFused{_operator}", _fuse_activation(_newest))

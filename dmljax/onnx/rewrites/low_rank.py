@@ -45,11 +45,11 @@ class _Additions(NamedTuple):
     nodes: Mapping[str, Sequence[Node]]
     weights: Mapping[str, Matrix]
 
-    def in_graph(self, graph: OnnxGraph) -> OnnxGraph:
+    def add_to_graph(self, graph: OnnxGraph) -> OnnxGraph:
         products = {node: _result(node) for node in graph.nodes if _result(node) in self.nodes}
         return replace_nodes(graph, {node: self.nodes[name] for node, name in products.items()})
 
-    def in_file(self, file: onnx.ModelProto) -> None:
+    def add_to_file(self, file: onnx.ModelProto) -> None:
         """Adds the nodes, and empty tensors for the weights, to a file without its weights."""
         nodes = [proto for node in file.graph.node for proto in self._protos(node)]
         del file.graph.node[:]
@@ -79,9 +79,9 @@ def with_low_rank(
     known = {name: Matrix(value.shape, value.dtype) for name, value in stored.items()}
     added = _additions(loaded.joined, known, rank, parts)
     file = copy_proto(loaded.file)
-    added.in_file(file)
+    added.add_to_file(file)
     types = {name: jax.ShapeDtypeStruct(*matrix) for name, matrix in added.weights.items()}
-    graph, joined = added.in_graph(loaded.graph), added.in_graph(loaded.joined)
+    graph, joined = added.add_to_graph(loaded.graph), added.add_to_graph(loaded.joined)
     return replace(loaded, graph=graph, joined=joined, types={**loaded.types, **types}, file=file), added.weights
 
 

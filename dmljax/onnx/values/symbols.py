@@ -242,7 +242,7 @@ class Symbols(np.ndarray[Any, Any]):
     def __array_finalize__(self, other: Any) -> None:
         self.kind = getattr(other, "kind", np.dtype(np.int64))
 
-    def of_kind(self, dtype: DType) -> Elements:
+    def to_kind(self, dtype: DType) -> Elements:
         """Converts the numbers to another type, truncating to integers."""
         elements = self if dtype.kind == "f" else np.array([*map(math.trunc, self.flat)], object).reshape(self.shape)
         return known_numbers(elements, dtype)

@@ -161,11 +161,11 @@ def _fetch(
     _require_elements(input, (size,))
     dtype = index_dtype("input", size)
 
-    def at_positions(input: Array, indices: Array) -> Array:
+    def fetch_normalized(input: Array, indices: Array) -> Array:
         position = _normalize_indices(indices, size, dtype, is_clamped=True)
         return copy_exactly(lambda inputs, position: fetch(inputs[0], position, axis), (input,), position)
 
-    return call_with_auto_axes(at_positions, operands, output_axes)
+    return call_with_auto_axes(fetch_normalized, operands, output_axes)
 
 
 def _count_rule(tensor: str, count: str, *, lowest: int = 1) -> dml.Rule:

@@ -465,7 +465,7 @@ def test_arrays_of_symbols_keep_the_type_of_their_numbers() -> None:
     sizes = sizes_array((n, 3))  # type: ignore[arg-type]  # a symbol computes as an integer does
     assert isinstance(sizes, Symbols)
     assert as_sizes(sizes * 2 - 5) == (2 * n - 5, 1)
-    assert as_sizes(sizes.of_kind(np.dtype("float32")) * 0.5) == (n // 2, 1)
+    assert as_sizes(sizes.to_kind(np.dtype("float32")) * 0.5) == (n // 2, 1)
     largest = known_numbers(compute_known(np.max, sizes, axis=(0,)), np.dtype(np.int64))
     assert as_sizes(largest) == (jax.core.max_dim(n, 3),)
     for numbers in (sizes[1:], sizes - sizes):

@@ -113,7 +113,7 @@ class _Factor:
     shared: int = 1
 
     @property
-    def in_order(self) -> Array:
+    def ordered_array(self) -> Array:
         return jnp.transpose(self.array, self.order)
 
     def transpose(self, order: Sequence[int]) -> "_Factor":
@@ -332,8 +332,8 @@ def _attention(nodes: _AttentionNodes) -> Array:
     rank = max(len(factor.order) for factor in (query, key, value))
     _require(softmax.attributes.get("axis", -1 if softmax.version >= 13 else 1) in (-1, rank - 1))
     layout = _Layout(rank, key.shared)
-    keys, values = (_Layout(rank).spread(array) for array in (key.matrix_transpose.in_order, value.in_order))
-    queries = _repeat_for_batches(keys, layout.spread(query.in_order), key.shared)
+    keys, values = (_Layout(rank).spread(array) for array in (key.matrix_transpose.ordered_array, value.ordered_array))
+    queries = _repeat_for_batches(keys, layout.spread(query.ordered_array), key.shared)
     _require(queries.shape[-1] == keys.shape[-1] and keys.shape[:-1] == values.shape[:-1])
     _require(queries.dtype == keys.dtype == values.dtype)
     sizes = (*queries.shape[:-1], keys.shape[-2])

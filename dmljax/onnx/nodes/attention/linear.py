@@ -424,13 +424,13 @@ def _gated_delta_network(
         raise InvalidDesc(Problem("initial_state", "must be given without cu_seqlens", "none"))
     leading, batch = heads_of[0].shape[:-2], 1 if past is None or ends is not None else past.shape[0]
 
-    def in_sequences(x: Array) -> Array:
+    def split_sequences(x: Array) -> Array:
         return x.reshape(batch, -1, *x.shape[len(leading) :])
 
-    parts = [in_sequences(x) for x in heads_of]
+    parts = [split_sequences(x) for x in heads_of]
     if qk_l2_norm:
         parts[:2] = map(_unit_vectors, parts[:2])
-    decay, rate = (x if x is None else in_sequences(x).astype(jnp.float32) for x in (decay, rate))
+    decay, rate = (x if x is None else split_sequences(x).astype(jnp.float32) for x in (decay, rate))
     decay = None if decay is None else gates.decay(decay, logarithms, bias)
     rate = None if rate is None else gates.rate(rate)
     tokens = _make_tokens(update_rule, parts, decay, rate, scale)

@@ -312,7 +312,7 @@ def _power_of_two(x: Array, saturate: int, round_mode: str) -> Array:
 
 def _fold_type(x: Known, dtype: DType) -> Known | None:
     if isinstance(x, Symbols):
-        return x.of_kind(dtype) if dtype.kind in "iuf" else None
+        return x.to_kind(dtype) if dtype.kind in "iuf" else None
     if dtype.kind not in "iufb" or x.dtype.kind not in "iufb":
         return None
     if x.dtype.kind == "f" and dtype.kind in "iu" and not np.all(np.isfinite(x)):

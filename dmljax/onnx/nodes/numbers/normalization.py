@@ -144,7 +144,7 @@ def rms_normalization(x: Array, scale: Array, *, axis: int = -1, epsilon: float 
 def _group_normalization(
     x: Array, scale: Array, bias: Array, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Array:
-    groups = reshape(_by_group(x, num_groups, epsilon), x.shape)
+    groups = reshape(_normalize_groups(x, num_groups, epsilon), x.shape)
     return dmljax.element_wise_add(
         dmljax.element_wise_multiply(groups, reshape_to_channels(scale, x)), reshape_to_channels(bias, x)
     )
@@ -154,11 +154,11 @@ def _group_normalization(
 def _group_normalization_by_group(
     x: Array, scale: Array, bias: Array, *, num_groups: int, epsilon: float = 1e-5
 ) -> Array:
-    scaled = dmljax.element_wise_multiply(_by_group(x, num_groups, epsilon), scale.reshape(-1, 1))
+    scaled = dmljax.element_wise_multiply(_normalize_groups(x, num_groups, epsilon), scale.reshape(-1, 1))
     return reshape(dmljax.element_wise_add(scaled, bias.reshape(-1, 1)), x.shape)
 
 
-def _by_group(x: Array, count: int, epsilon: float) -> Array:
+def _normalize_groups(x: Array, count: int, epsilon: float) -> Array:
     """The normalized groups of channels, in the shape (batch, groups, elements)."""
     groups = reshape(x, (x.shape[0], count, math.prod(x.shape[1:]) // count))
     return dmljax.mean_variance_normalization1(groups, axes=2, epsilon=epsilon)
@@ -239,9 +239,9 @@ def _skip_group_norm(
 ) -> tuple[Array, Array]:
     place = -1 if norm.channels_last else 1
 
-    def along_channels(rows: Array) -> Array:
+    def expand_to_image(rows: Array) -> Array:
         return jnp.expand_dims(rows, [axis for axis in range(1, x.ndim) if axis != place % x.ndim])
 
-    skip = along_channels(skip) if skip.ndim == 2 else skip
-    total = add_arrays(x, skip, None if bias is None else along_channels(bias[None]))
+    skip = expand_to_image(skip) if skip.ndim == 2 else skip
+    total = add_arrays(x, skip, None if bias is None else expand_to_image(bias[None]))
     return _group_norm(total, gamma, beta, norm=norm), total

@@ -128,7 +128,7 @@ def _gather_of_blocks(
     numbers = unpack(rows(x), bits) if is_packed else rows(x)
     length = numbers.shape[after]
 
-    def of_blocks(table: Array) -> Array:
+    def repeat_blocks(table: Array) -> Array:
         return jnp.repeat(rows(table), block_size or length, axis=after).astype(jnp.float32)
 
     def cut(table: Array) -> Array:
@@ -136,9 +136,9 @@ def _gather_of_blocks(
 
     if zero_points is not None:
         count = scales.shape[-1]
-        zeros = cut(of_blocks(unpack(zero_points, bits)[..., :count] if is_packed else zero_points))
+        zeros = cut(repeat_blocks(unpack(zero_points, bits)[..., :count] if is_packed else zero_points))
     else:
         zeros = jnp.float32(2 ** (bits - 1) if is_packed else 0)
-    result = (numbers.astype(jnp.float32) - zeros) * cut(of_blocks(scales))
+    result = (numbers.astype(jnp.float32) - zeros) * cut(repeat_blocks(scales))
     others = [axis for axis in range(result.ndim) if not gathered <= axis < gathered + indices.ndim]
     return jnp.where(jnp.expand_dims(is_inside, others), result, 0).astype(scales.dtype)
