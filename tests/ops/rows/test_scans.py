@@ -126,7 +126,7 @@ def test_the_derivative_of_a_product_stays_in_range_where_the_product_does(facto
 
 
 @FULL
-@pytest.mark.parametrize(("function", "sample_row"), [(summed, jnp.sum), (multiplied, jnp.prod)])
+@pytest.mark.parametrize(("function", "of_row"), [(summed, jnp.sum), (multiplied, jnp.prod)])
 @pytest.mark.parametrize(("direction", "is_exclusive"), WAYS)
 def test_derivatives_are_those_of_the_formula(function: Any, of_row: Any, direction: Any, is_exclusive: bool) -> None:
     x, weights = np.array([2, 0, 3, 5], np.float32), np.array([1, 2, 3, 4], np.float32)
