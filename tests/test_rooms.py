@@ -75,6 +75,7 @@ FLOORS = {
         ["settings"],
         ["parts", "tokens"],
         ["generation"],
+        ["translation"],
         ["model"],
         ["__init__"],
     ],

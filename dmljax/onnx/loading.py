@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -47,13 +48,15 @@ def load_graph(
     revise: Callable[[OnnxGraph], Revision] = Revision,
     *,
     scan_layers: bool = False,
+    folder: Path | None = None,
 ) -> tuple[LoadedGraph, dict[str, jax.Array]]:
     """The graph of a model and its weights; `load` explains the arguments.
 
-    `revise` takes the graph in the file, with its arrays, and returns the graph that runs instead.
+    `revise` takes the graph in the file, with its arrays, and returns the graph that runs instead. `folder` has the
+    external data of a model that is not a file.
     """
-    proto, folder = read_model(source)
-    reader = Reader(proto, folder)
+    proto, folder_of_file = read_model(source)
+    reader = Reader(proto, folder_of_file or folder)
     finder = Finder(reader)
     require_no_circles(reader.functions)
     graph = reader.read(proto.graph)

@@ -89,7 +89,7 @@ def check_folder(folder: Path) -> FolderCheck:
     loaded = {part: model_check.model for part, model_check in by_part.items() if model_check.model is not None}
     between = [*problems_of_names(settings, inputs, outputs)] or [*problems_between(settings, loaded)]
     caches = settings.caches(inputs).keys() - settings.states(inputs)
-    types = [inputs[name].dtype for name in caches & inputs.keys()]
+    types = [inputs[name].dtype for name in [*(caches & inputs.keys()), *settings.stacked(inputs)]]
     bits = sum(bits_of(dtype) * settings.key_heads * settings.head_size for dtype in types if dtype is not None)
     weights = Counter[str]()
     for model_check in by_part.values():

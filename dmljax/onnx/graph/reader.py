@@ -44,6 +44,12 @@ def read_model(source: Any) -> tuple["onnx.ModelProto", Path | None]:
     return _parse_proto(data, f" in '{one_line(path)}'"), path.parent
 
 
+def read_types_of_inputs(source: Any) -> dict[str, TensorType]:
+    """The types of a model's inputs, without its weights."""
+    proto, _ = read_model(source)
+    return {tensor.name: tensor for tensor in map(_tensor_type, proto.graph.input)}
+
+
 def _parse_proto(data: bytes, note: str = "") -> "onnx.ModelProto":
     model, size = onnx.ModelProto(), f"{len(data)} bytes{note}"
     try:

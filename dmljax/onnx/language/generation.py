@@ -21,15 +21,17 @@ from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.foundation.programs import Program
 from dmljax.foundation.progress import report
 from dmljax.onnx.graph.graph import TensorType
-from dmljax.onnx.language.parts import DECODER, ROLES, FolderModels, types_of_inputs
+from dmljax.onnx.language.parts import DECODER, ROLES, FolderModels, require_appending_attention, types_of_inputs
 from dmljax.onnx.language.sampling import Sampling, Search, choose_tokens, numbers_of, sampling_of
 from dmljax.onnx.language.settings import Settings
 from dmljax.onnx.language.state import (
     State,
+    append_stacked,
     batch_axis,
     empty_state,
     iota,
     is_traced,
+    mask_after_buffer,
     pad_rows,
     place_on_mesh,
     restore_inactive,
@@ -43,6 +45,7 @@ from dmljax.onnx.running.plan import function_of_graph
 from dmljax.types import FLOATS
 
 GraphFunction = Callable[[Mapping[str, Array], Mapping[str, Any]], Sequence[Any]]
+_TOKENS, _STACKED_TOKENS = 2, 3  # the axis of tokens in a cache
 Progress = tuple[State, Array, Any]  # the state, which sequences are over, and the random key
 
 
@@ -67,6 +70,7 @@ class Decoder:
     caches: Mapping[str, str]  # the inputs that keep what was read, with the outputs that follow them
     types_of_caches: Mapping[str, TensorType]
     batch_axes: Mapping[str, int]  # of states, which each token changes; other caches are keys and values
+    stacked: frozenset[str]  # the caches that have a layer's keys and values in one array
     tables: Tables | None  # of rotary angles, if there are others for long sequences
     position_streams: tuple[Any, ...]  # the sizes of positions in time, height and width
 
@@ -81,6 +85,10 @@ class Decoder:
     @cached_property
     def jit_score_tokens(self) -> Callable[..., Any]:
         return Program(self.score_tokens, "the decoder")
+
+    @cached_property
+    def jit_read_anew(self) -> Callable[..., Any]:
+        return jax.jit(self.read_anew)
 
     @cached_property
     def jit_encode_audio(self) -> Callable[..., Any]:
@@ -98,7 +106,8 @@ class Decoder:
         def type_of_cache(name: str, cache_type: TensorType) -> jax.ShapeDtypeStruct:
             sizes = (size if isinstance(size, int) else batch for size in cache_type.sizes or ())
             dtype = cache_type.dtype if float_type is None or cache_type.dtype not in FLOATS else float_type
-            return jax.ShapeDtypeStruct((*sizes,) if name in self.batch_axes else shape, dtype)
+            of_cache = (2, *shape) if name in self.stacked else shape
+            return jax.ShapeDtypeStruct((*sizes,) if name in self.batch_axes else of_cache, dtype)
 
         types = {name: type_of_cache(name, cache_type) for name, cache_type in self.types_of_caches.items()}
         return empty_state(batch, room, settings.vocabulary, types)
@@ -201,6 +210,28 @@ class Decoder:
 
         The rows have `ends` tokens once all are read; `embeds` replaces the embedding's rows.
         """
+        results = self.run_graph(weights, caches, tokens, places, mask, ends, counts, embeds)
+        logits = results[self.settings.names["logits"]].astype(jnp.float32)
+        presents = {past: results[present].astype(caches[past].dtype) for past, present in self.caches.items()}
+        presents |= {past: append_stacked(caches[past], presents[past], places) for past in self.stacked}
+        return logits, {**caches, **presents}
+
+    def run_graph(
+        self,
+        weights: Any,
+        caches: Mapping[str, Array],
+        tokens: Array,
+        places: Array,
+        mask: Array,
+        ends: Array,
+        counts: Array | None = None,
+        embeds: Array | None = None,
+    ) -> dict[str, Any]:
+        """The outputs of the graph, which takes what `run_decoder` takes."""
+        if self.stacked:
+            room = next(caches[past].shape[-2] for past in self.stacked)
+            mask, before = mask_after_buffer(mask, places, room)
+            caches = {name: x[..., :before, :] if name in self.stacked else x for name, x in caches.items()}
         if self.tables is not None:
             places = places + jnp.where(self.are_long(ends), self.tables.short, 0)[:, None]
         places = jnp.broadcast_to(places, (*self.position_streams, *places.shape))
@@ -222,10 +253,7 @@ class Decoder:
         else:
             last = jnp.maximum(counts - 1, 0)[:, None, None]
             outputs = self.prompt_function(decoder_weights, {**inputs, ROWS: last, COUNTS: counts})
-        results: dict[str, Any] = dict(zip(self.outputs, outputs, strict=True))
-        logits = results[self.settings.names["logits"]].astype(jnp.float32)
-        presents = {past: results[present].astype(caches[past].dtype) for past, present in self.caches.items()}
-        return logits, {**caches, **presents}
+        return dict(zip(self.outputs, outputs, strict=True))
 
     def read_block(
         self,
@@ -303,12 +331,43 @@ class Decoder:
             key,
         )
 
+    def outputs_of(
+        self, weights: Mapping[str, Any], rows: Sequence[Any], caches: Mapping[str, Array], images: Any = None
+    ) -> dict[str, Any]:
+        """All outputs of the graph, by name, for rows of tokens, which it reads from their beginning.
+
+        `caches` has an encoder's results. Outputs have a row for each token up to the longest row.
+        """
+        longest = max(map(len, rows))
+        size = longest if self.batch_axes else round_up(longest, self.settings.context_length)
+        tokens, counts = pad_rows(rows, size)
+        audio_caches = {name: x for name, x in caches.items() if name not in self.caches}
+        embeds = self.embed_images(weights, tokens, images)
+        results = self.jit_read_anew(weights, tokens, counts, audio_caches, embeds)
+        axes = {present: _STACKED_TOKENS if past in self.stacked else _TOKENS for past, present in self.caches.items()}
+        states = {self.caches[past] for past in self.batch_axes}
+
+        def cut(name: str, x: Any) -> Any:
+            axis = axes.get(name, 1)
+            if name in states or x.ndim <= axis or x.shape[axis] != size:
+                return x
+            return lax.slice_in_dim(x, 0, longest, axis=axis)
+
+        return {name: cut(name, x) for name, x in results.items()}
+
+    def read_anew(
+        self, weights: Any, tokens: Array, counts: Array, audio_caches: Mapping[str, Array], embeds: Array | None
+    ) -> dict[str, Any]:
+        places = jnp.broadcast_to(iota(tokens.shape[1])[None], tokens.shape)
+        caches = {**self.empty_state(len(tokens), 0, weights).caches, **audio_caches}
+        return self.run_graph(weights, caches, tokens, places, places < counts[:, None], counts, embeds=embeds)
+
     def score_tokens(
         self, weights: Any, tokens: Array, counts: Array, audio_caches: Mapping[str, Array], embeds: Array | None
     ) -> Array:
-        places = jnp.broadcast_to(iota(tokens.shape[1])[None], tokens.shape)
-        caches = {**self.empty_state(len(tokens), 0, weights).caches, **audio_caches}
-        return self.run_decoder(weights, caches, tokens, places, places < counts[:, None], counts, embeds=embeds)[0]
+        results = self.read_anew(weights, tokens, counts, audio_caches, embeds)
+        logits: Array = results[self.settings.names["logits"]].astype(jnp.float32)
+        return logits
 
 
 def decoder_of(settings: Settings, models: FolderModels) -> Decoder:
@@ -319,6 +378,9 @@ def decoder_of(settings: Settings, models: FolderModels) -> Decoder:
     batch_axes = {past: batch_axis(past, types[past].sizes) for past in caches if past in states}
     positions = TensorType(names["position_ids"], np.dtype(np.int64), (None, None))
     loaded = loaded_graph(model)
+    stacked = frozenset(settings.stacked(types))
+    if stacked:
+        require_appending_attention(loaded.graph, stacked, names["attention_mask"], names["position_ids"])
     stored = {**loaded.constants, **model.weights}
     graph, tables = with_one_table(loaded.joined, stored, names["attention_mask"], positions)
     types |= {tensor.name: tensor for tensor in graph.inputs}
@@ -335,6 +397,7 @@ def decoder_of(settings: Settings, models: FolderModels) -> Decoder:
         caches=caches,
         types_of_caches={past: types[past] for past in caches},
         batch_axes=batch_axes,
+        stacked=stacked,
         tables=tables,
         position_streams=sizes[:-2] if sizes else (),
     )
@@ -409,8 +472,12 @@ class Stream(Iterator[Any]):
 
     @property
     def logits(self) -> Array:
-        """The logits (sequences, vocabulary) of the token that comes next."""
+        """The logits (sequences, vocabulary) of the token that comes next; setting them changes what it will be."""
         return self._run.state.logits
+
+    @logits.setter
+    def logits(self, logits: Array) -> None:
+        self._run = self._run._replace(state=self._run.state._replace(logits=logits))
 
     @property
     def state(self) -> State:

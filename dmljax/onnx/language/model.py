@@ -37,6 +37,7 @@ from dmljax.onnx.language.state import (
     to_numpy,
     tokens_of_array,
 )
+from dmljax.onnx.language.translation import translation_decoder_of
 from dmljax.onnx.model import Model, loaded_graph
 from dmljax.onnx.rewrites.fewer_layers import graph_with_layers, renumber_caches
 from dmljax.onnx.several_models import FolderModel, check_folder
@@ -87,7 +88,7 @@ class LanguageModel(FolderModel):
             raise InvalidDesc(*problems)
         self.models = FolderModels(settings, by_part)
         report("preparing the decoder")
-        self.decoder = decoder_of(settings, self.models)
+        self.decoder = (translation_decoder_of if settings.translates else decoder_of)(settings, self.models)
 
     def __repr__(self) -> str:
         return f"LanguageModel({', '.join(map(repr, self.models.by_part.values()))})"
@@ -224,6 +225,8 @@ class LanguageModel(FolderModel):
 
     def generation_programs(self, batch: int, prompt: int, room: int) -> tuple[GenerationProgram, GenerationProgram]:
         """The programs that read `prompt` tokens of each sequence, and add a token, as `dmljax.estimate` needs them."""
+        if self.settings.translates:
+            raise Unsupported(Problem("estimate", "not supported for models that translate"))
         return generation_programs(self.decoder, batch, prompt, room)
 
     def _logits_of_array(self, inputs: Inputs, weights: Mapping[str, Any] | None) -> Array:

@@ -15,7 +15,7 @@ from jax import Array
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside
 from dmljax.foundation.checks import array
-from dmljax.onnx.graph.graph import OnnxGraph, TensorType
+from dmljax.onnx.graph.graph import OnnxGraph, TensorType, names_read
 from dmljax.onnx.language.settings import FILE, Settings
 from dmljax.onnx.loading import Revision, load_graph
 from dmljax.onnx.model import Model
@@ -26,8 +26,12 @@ from dmljax.onnx.values.types import DType
 from dmljax.text import join_words, show
 from dmljax.types import FLOATS
 
-DECODER = "decoder"
+DECODER, ENCODER = "decoder", "encoder"
 ROLES = ("input_ids", "inputs_embeds", "attention_mask", "position_ids")  # of a decoder's inputs, besides its caches
+
+TRANSLATION_ROLES = (  # of the inputs of a decoder that translates
+    *("input_ids", "encoder_hidden_states", "encoder_attention_mask", "rnn_states_prev", "past_key_values_length"),
+)
 
 
 def load_parts(settings: Settings, dtype: DType | None) -> dict[str, Model]:
@@ -43,7 +47,9 @@ def load_part(settings: Settings, part: str, dtype: DType | None = None) -> Mode
     """Loads a model of a folder, and revises its graph."""
     # The number of places for images depends on the prompt.
     maximum_sizes: Any = "largest" if part == "embedding" else {}
-    loaded, weights = load_graph(settings.files[part], {}, maximum_sizes, partial(revise, settings, part))
+    file = settings.files[part]
+    source, folder = settings.contents.get(file, file), file.parent
+    loaded, weights = load_graph(source, {}, maximum_sizes, partial(revise, settings, part), folder=folder)
     return Model(loaded, in_floats(weights, dtype))
 
 
@@ -70,7 +76,7 @@ class FolderModels(SeveralModels):
 
     def check_audio(self, audio: Any, count: int, dtype: Any) -> Array | None:
         """Checks the audio of `count` sequences for `encode_audio`; `dtype` is that of floats, if not the file's."""
-        if "encoder" not in self.by_part:
+        if ENCODER not in self.by_part:
             if audio is not None:
                 raise InvalidType(
                     Problem("audio", "must be left out, because the folder has no encoder", _describe(audio))
@@ -160,14 +166,37 @@ def types_of_inputs(model: Model) -> dict[str, TensorType]:
 
 def _cross_caches(settings: Settings, by_part: Mapping[str, Model]) -> dict[str, str]:
     """The decoder's inputs that the encoder computes, with the encoder's outputs for them."""
-    if "encoder" not in by_part:
+    if ENCODER not in by_part or settings.translates:
         return {}
     inputs = types_of_inputs(by_part[DECODER])
     return {past: present for past, present in settings.cross_caches.items() if past in inputs}
 
 
+def require_appending_attention(graph: OnnxGraph, stacked: frozenset[str], mask: str, positions: str) -> None:
+    """Raises if caches of keys and values in one array have another reader than causal attention under the mask."""
+    masks = {mask}
+    for node in graph.nodes:
+        if node.operator in ("Cast", "Identity") and masks.issuperset(node.inputs):
+            masks.update(node.outputs)
+    for node in graph.nodes:
+        if not (caches := stacked.intersection(names_read(node))):
+            continue
+        *_, mask_read, past = (*node.inputs, *[""] * _PAST)[: _PAST + 1]
+        attributes = node.attributes
+        is_causal = attributes.get("unidirectional") == 1 and not attributes.get("do_rotary")
+        if node.operator != "Attention" or not is_causal or caches != {past} or mask_read not in masks:
+            rule, remedy = "reads past tokens in a way that is not supported", "known is causal Attention with a mask"
+            raise Unsupported(Problem(node.place, rule, min(caches), remedy=remedy))
+    if positions not in graph.input_names:
+        rule = "must have an input for positions beside caches with keys and values in one array"
+        raise Unsupported(Problem((), rule, positions))
+
+
+_PAST = 4  # the place of the cache among the inputs of Attention, after the mask
+
+_AUDIO_ROLES = ((ENCODER, "inputs", "audio_features"),)
+_TEXT_ROLES = ((ENCODER, "inputs", "input_ids"), (ENCODER, "inputs", "attention_mask"), (ENCODER, "outputs", "encoder_outputs"))
 _ROLES = (
-    ("encoder", "inputs", "audio_features"),
     ("embedding", "inputs", "input_ids"),
     ("embedding", "outputs", "inputs_embeds"),
     ("vision", "outputs", "image_features"),
@@ -176,20 +205,23 @@ _ROLES = (
 
 def problems_between(settings: Settings, by_part: Mapping[str, Model]) -> Iterator[Problem]:
     """Lists the inputs and outputs that the loaded models lack for each other or for the settings."""
-    for part, side, role in _ROLES if "vision" not in by_part else (*_ROLES, ("embedding", "inputs", "image_features")):
+    of_encoder = _TEXT_ROLES if settings.translates else _AUDIO_ROLES
+    of_images = (("embedding", "inputs", "image_features"),) if "vision" in by_part else ()
+    for part, side, role in (*of_encoder, *_ROLES, *of_images):
         if part in by_part:
             name, known = settings.others[part].names[role], [tensor.name for tensor in getattr(by_part[part], side)]
             if name not in known:
                 yield missing_name(settings, (part, side, role), name, known)
-    if DECODER not in by_part or ("encoder" in settings.others and "encoder" not in by_part):
+    if DECODER not in by_part or (ENCODER in settings.others and ENCODER not in by_part):
         return
     cross_caches = _cross_caches(settings, by_part)
     known = [output.name for output in by_part["encoder"].outputs] if cross_caches else []
     if missing := next((name for name in cross_caches.values() if name not in known), None):
         yield missing_name(settings, ("encoder", "outputs"), missing, known)
     decoder = types_of_inputs(by_part[DECODER])
-    supplied = {DECODER: [*(settings.names[role] for role in ROLES), *settings.caches(decoder), *cross_caches]}
-    for part, roles in (("encoder", ["audio_features"]), ("embedding", ["input_ids", "image_features"])):
+    roles_of_decoder = TRANSLATION_ROLES if settings.translates else ROLES
+    supplied = {DECODER: [*(settings.names[role] for role in roles_of_decoder), *settings.caches(decoder), *cross_caches]}
+    for part, roles in ((ENCODER, [role for _, _, role in of_encoder]), ("embedding", ["input_ids", "image_features"])):
         if part in by_part:
             supplied[part] = [settings.others[part].names[role] for role in roles]
     for part, names in supplied.items():
@@ -204,20 +236,28 @@ def problems_of_names(
 ) -> Iterator[Problem]:
     """Lists names in the settings that a model does not have, and sizes that differ from the model's."""
     names, caches, states = settings.names, settings.caches(inputs), settings.states(inputs)
+    if settings.translates:
+        for side, known, roles in (("inputs", inputs, TRANSLATION_ROLES), ("outputs", outputs, ("logits", "rnn_states"))):
+            for role in (role for role in roles if names[role] not in known):
+                yield missing_name(settings, (DECODER, side, role), names[role], known)
+        return
     used = {*caches, *caches.values()}
     reads = "inputs_embeds" if "embedding" in settings.others else "input_ids"
     sides = {"inputs": ("past", inputs, [reads, "attention_mask"]), "outputs": ("present", outputs, ["logits"])}
     for side, (past, known, roles) in sides.items():
-        for role in (*roles, *(f"{past}_{cache}_names" for cache in ("key", "value", "conv", "recurrent"))):
+        kinds = ("key_", "value_", "", "conv_", "recurrent_")
+        for role in (*roles, *(f"{past}_{kind}names" for kind in kinds)):
             of_layers = (name for i in range(settings.layers) if (name := names[role] % i) in used)
             wanted = of_layers if role.endswith("_names") else [names[role]]
             missing = next((name for name in wanted if name not in known), None)
             if missing is not None:
                 yield missing_name(settings, (DECODER, side, role), missing, known)
     fields = [("model", "vocab_size", settings.vocabulary, outputs.get(names["logits"]), -1)]
+    stacked = settings.stacked(inputs)
     for name in (name for name in caches if name not in states):
-        fields.append(("decoder", "num_key_value_heads", settings.key_heads, inputs.get(name), 1))
-        fields.append(("decoder", "head_size", settings.head_size, inputs.get(name), 3))
+        heads = 2 if name in stacked else 1
+        fields.append(("decoder", "num_key_value_heads", settings.key_heads, inputs.get(name), heads))
+        fields.append(("decoder", "head_size", settings.head_size, inputs.get(name), -1))
     reported = set()
     for part, field, declared, tensor, axis in fields:
         size = tensor.sizes[axis] if tensor is not None and tensor.sizes else None

@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 from dmljax.errors import InvalidDesc, Problem, Unsupported, all_checked, inside
 from dmljax.foundation.checks import integer_in
 from dmljax.foundation.files import read_object
+from dmljax.onnx.graph.reader import read_types_of_inputs
 from dmljax.onnx.language.sampling import Search, with_options
 from dmljax.text import did_you_mean, join_words, show
 
 FILE = "genai_config.json"
+TRANSLATION = "marian-ssru"  # the kind of models that read a whole text before they write another
 _MOST_BYTES = 2**20
 
 _ABSENT = object()
@@ -22,6 +24,15 @@ class FileSettings(NamedTuple):
 
     file: Path
     names: Mapping[str, str]  # of inputs and outputs
+
+
+class TextSettings(NamedTuple):
+    """The settings of a folder's texts and of its search, whichever models it has."""
+
+    vocabulary: int
+    context_length: int
+    end_tokens: tuple[int, ...]
+    search: Search
 
 
 class Settings(NamedTuple):
@@ -40,11 +51,19 @@ class Settings(NamedTuple):
     heads: int | None = None
     others: Mapping[str, FileSettings] = {}  # encoder, embedding and vision, those that the folder has
     image_token: int | None = None  # that stands in prompts for a row of an image's features
+    start_token: int | None = None
+    pad_token: int | None = None
+    contents: Mapping[Path, bytes] = {}  # of files that are in memory
 
     @property
     def files(self) -> dict[str, Path]:
         """The file of each model, by part."""
         return {"decoder": self.file, **{part: other.file for part, other in self.others.items()}}
+
+    @property
+    def translates(self) -> bool:
+        """Whether an encoder reads a whole text before the decoder writes another."""
+        return self.kind == TRANSLATION
 
     @property
     def cross_caches(self) -> dict[str, str]:
@@ -66,14 +85,22 @@ class Settings(NamedTuple):
         for layer in range(self.layers):
             of_layer = self._pairs(layer, "conv", "recurrent")
             layer_states = {past: present for past, present in of_layer.items() if past in states}
-            if not layer_states or self.names["past_key_names"] % layer in inputs:
+            stacked = {past: present for past, present in self._stacked_pair(layer).items() if past in inputs}
+            if not (layer_states or stacked) or self.names["past_key_names"] % layer in inputs:
                 pairs |= self._pairs(layer, "key", "value")
-            pairs |= layer_states
+            pairs |= stacked | layer_states
         return pairs
 
     def states(self, inputs: Collection[str]) -> set[str]:
         """The inputs that are states, which each token changes."""
         return {past for i in range(self.layers) for past in self._pairs(i, "conv", "recurrent") if past in inputs}
+
+    def stacked(self, inputs: Collection[str]) -> set[str]:
+        """The inputs that have the keys and the values of a layer in one array, as GPT-2's do."""
+        return {past for i in range(self.layers) for past in self._stacked_pair(i) if past in inputs}
+
+    def _stacked_pair(self, layer: int) -> dict[str, str]:
+        return {self.names["past_names"] % layer: self.names["present_names"] % layer}
 
     def _pairs(self, layer: int, *roles: str) -> dict[str, str]:
         names = self.names
@@ -93,27 +120,55 @@ def read_configuration(folder: Path) -> dict[str, Any]:
     return read_object(folder, FILE, _MOST_BYTES)
 
 
-def settings_of(folder: Path, content: Mapping[str, Any]) -> Settings:
-    """The settings in the configuration of a folder; one error lists all wrong fields."""
+def text_settings_of(content: Mapping[str, Any]) -> TextSettings:
+    """The settings of texts and of the search in a configuration; one error lists all wrong fields."""
     whole = _Fields((), content)
     model = whole.inner("model")
-    _require_known_parts(model)
-    decoder, search = all_checked(lambda: model.inner("decoder"), lambda: whole.inner("search"))
-    counts = ("num_hidden_layers", "num_key_value_heads", "head_size")
-    context_length, vocabulary, *numbers, file, names, ends, others = all_checked(
+    search, context_length, vocabulary, ends = all_checked(
+        lambda: whole.inner("search", is_optional=True),
         lambda: model.integer("context_length"),
         lambda: model.integer("vocab_size"),
-        *(partial(decoder.integer, name) for name in counts),
-        lambda: _file(folder, decoder),
-        lambda: _names(decoder, _NAMES),
         lambda: _end_tokens(model),
-        lambda: _others(folder, model),
     )
-    layers, key_heads, head_size = numbers
-    options = _search(search, context_length)
+    return TextSettings(vocabulary, context_length, ends, _search(search, context_length))
+
+
+def settings_of(
+    folder: Path, content: Mapping[str, Any], files_in_memory: Mapping[str, bytes] | None = None
+) -> Settings:
+    """The settings in the configuration of a folder; one error lists all wrong fields."""
+    contents = {folder / name: data for name, data in (files_in_memory or {}).items()}
+    model = _Fields((), content).inner("model")
+    _require_known_parts(model)
+    decoder = model.inner("decoder")
+    texts, *counts, file, names, others = all_checked(
+        lambda: text_settings_of(content),
+        *(partial(decoder.integer, name, is_optional=True) for name in _COUNTS),
+        lambda: _file(folder, decoder, contents),
+        lambda: _names(decoder, _NAMES),
+        lambda: _others(folder, model, contents),
+    )
     architecture, heads = model.values.get("type"), decoder.values.get("num_attention_heads")
-    fields = (file, names, layers, key_heads, head_size, vocabulary, context_length, ends, options)
-    return Settings(*fields, architecture, heads, others, model.values.get("image_token_id"))
+    tokens = (model.values.get(name) for name in ("image_token_id", "bos_token_id", "pad_token_id"))
+    settings = Settings(file, names, *counts, *texts, architecture, heads, others, *tokens, contents)
+    return _with_counts_of_model(settings) if None in counts else settings
+
+
+_COUNTS = ("num_hidden_layers", "num_key_value_heads", "head_size")
+
+
+def _with_counts_of_model(settings: Settings) -> Settings:
+    """Finds the numbers of layers, of key heads and of their elements, where they are left out, in the decoder."""
+    types = read_types_of_inputs(settings.contents.get(settings.file, settings.file))
+    if settings.layers is None:
+        pasts = [name for role, name in settings.names.items() if role.startswith("past_") and "%d" in name]
+        numbered = [i for i in range(len(types)) if any(name % i in types for name in pasts)]
+        settings = settings._replace(layers=max(numbered, default=-1) + 1)
+    caches = settings.caches(types).keys() - settings.states(types)
+    sizes = next((types[name].sizes for name in sorted(caches) if name in types), None) or (0, 0, 0)
+    key_heads, _, head_size = (size if isinstance(size, int) else 0 for size in sizes[-3:])
+    missing = {"key_heads": key_heads, "head_size": head_size}
+    return settings._replace(**{name: size for name, size in missing.items() if getattr(settings, name) is None})
 
 
 def _require_known_parts(model: "_Fields") -> None:
@@ -130,22 +185,22 @@ def _require_known_parts(model: "_Fields") -> None:
         raise InvalidDesc(Problem((FILE, "model", "embedding"), "must be an object beside vision", "none"))
 
 
-def _others(folder: Path, model: "_Fields") -> dict[str, FileSettings]:
+def _others(folder: Path, model: "_Fields", contents: Collection[Path]) -> dict[str, FileSettings]:
     """The settings of the models that work for the decoder."""
     fields = {part: model.inner(part) for part in _NAMES_OF_OTHERS if part in model.values}
     known = _NAMES_OF_OTHERS.items()
     return {
-        part: FileSettings(_file(folder, fields[part]), _names(fields[part], roles))
+        part: FileSettings(_file(folder, fields[part], contents), _names(fields[part], roles))
         for part, roles in known
         if part in fields
     }
 
 
-def _file(folder: Path, part: "_Fields") -> Path:
+def _file(folder: Path, part: "_Fields", contents: Collection[Path]) -> Path:
     name = part.text("filename")
     path = folder / name
     is_inside = path.resolve().parent.is_relative_to(folder.resolve()) or Path(name).name == name
-    if not is_inside or not path.exists():
+    if not is_inside or not (path in contents or path.exists()):
         raise InvalidDesc(Problem((FILE, *part.path, "filename"), "must be a file in the folder", show(name)))
     return path
 
@@ -175,20 +230,29 @@ _NAMES = {
     "position_ids": "position_ids",
     "past_key_names": "past_key_values.%d.key",
     "past_value_names": "past_key_values.%d.value",
+    "past_names": "past_%d",
     "past_conv_names": "past.%d.conv",
     "past_recurrent_names": "past.%d.recurrent",
     "encoder_hidden_states": "encoder_hidden_states",
     "cross_past_key_names": "past_key_cross_%d",
     "cross_past_value_names": "past_value_cross_%d",
+    "encoder_attention_mask": "encoder_attention_mask",
+    "rnn_states_prev": "rnn_states_prev",
+    "past_key_values_length": "past_key_values_length",
     "logits": "logits",
+    "rnn_states": "rnn_states",
     "present_key_names": "present.%d.key",
     "present_value_names": "present.%d.value",
+    "present_names": "present_%d",
     "present_conv_names": "present.%d.conv",
     "present_recurrent_names": "present.%d.recurrent",
 }
 _NAMES_OF_OTHERS = {
     "encoder": {
         "audio_features": "audio_features",
+        "input_ids": "input_ids",
+        "attention_mask": "attention_mask",
+        "encoder_outputs": "encoder_outputs",
         "encoder_hidden_states": "encoder_hidden_states",
         "cross_present_key_names": "present_key_cross_%d",
         "cross_present_value_names": "present_value_cross_%d",
@@ -212,10 +276,14 @@ class _Fields(NamedTuple):
             raise InvalidDesc(Problem((FILE, *self.path, name), f"must be {wanted}", given))
         return value
 
-    def inner(self, name: str) -> "_Fields":
-        return _Fields((*self.path, name), self.take(name, dict, "an object"))
+    def inner(self, name: str, *, is_optional: bool = False) -> "_Fields":
+        is_left_out = is_optional and name not in self.values
+        return _Fields((*self.path, name), {} if is_left_out else self.take(name, dict, "an object"))
 
-    def integer(self, name: str) -> int:
+    def integer(self, name: str, *, is_optional: bool = False) -> Any:
+        """An integer of at least 0; None if it is optional and left out."""
+        if is_optional and name not in self.values:
+            return None
         return int(integer_in((FILE, *self.path, name), self.take(name, int, "an integer"), 0, _LARGE))
 
     def text(self, name: str) -> str:

@@ -48,6 +48,8 @@ def place_on_mesh(state: State, mesh: Mesh | None, batch_axes: Mapping[str, int]
         return state
 
     def axes_of(name: str, dimensions: int) -> tuple[str | None, ...]:
+        if dimensions == 5:  # keys and values in one array
+            return None, "data", "model"
         has_heads = name not in batch_axes and dimensions == 4
         return ("data", "model") if has_heads else (*[None] * batch_axes.get(name, 0), "data")
 
@@ -74,6 +76,26 @@ def rewind(state: State, lengths: Any, rows: Any, batch_axes: Mapping[str, int])
     whole = [[*tokens[:length].tolist(), *row] for tokens, length, row in known]
     states = {name: jnp.zeros_like(state.caches[name]) for name in batch_axes}
     return state._replace(lengths=jnp.zeros_like(state.lengths), caches=state.caches | states), whole
+
+
+def mask_after_buffer(mask: Array, places: Array, room: int) -> tuple[Array, int]:
+    """The mask of attention that appends new tokens to a buffer, and how much of the buffer it reads.
+
+    `mask` tells which places of the buffer are visible once it has the new tokens at `places`. It is as long as the new
+    tokens if nothing came before them.
+    """
+    if mask.shape[1] != room:
+        return mask, 0
+    is_before = iota(room)[None] < places[:, :1]
+    are_new = jnp.take_along_axis(mask, places, 1, mode="fill", fill_value=False)
+    return jnp.concatenate([mask & is_before, are_new], 1), room
+
+
+def append_stacked(buffer: Array, present: Array, places: Array) -> Array:
+    """A buffer (2, sequences, heads, room, size) with the last keys and values of `present` at `places`."""
+    count = places.shape[1]
+    new = jnp.transpose(present[..., present.shape[-2] - count :, :], (1, 3, 0, 2, 4))
+    return buffer.at[:, iota(buffer.shape[1])[:, None], :, places].set(new, mode="drop")
 
 
 def batch_axis(name: str, sizes: Sequence[int | str | None] | None) -> int:

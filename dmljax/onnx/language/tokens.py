@@ -49,6 +49,16 @@ class Tokenizer:
         stream = self._stream(skip_special_tokens=skip_special_tokens)
         return lambda token: stream.step(self._reader, token) or ""
 
+    @property
+    def _settings(self) -> Any:
+        return json.loads(_text(self._folder / "tokenizer_config.json"))
+
+    @property
+    def chat_template(self) -> Any:
+        """The folder's template of conversations; None if it has none."""
+        file = self._folder / "chat_template.jinja"
+        return _text(file) if file.exists() else self._settings.get("chat_template")
+
     def conversation(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
         """The tokens of a conversation up to where the model answers, by the folder's chat template."""
         return self.tokens(self.render(messages), is_whole=True)
@@ -68,10 +78,9 @@ class Tokenizer:
         except ImportError:
             rule = "conversations need the package jinja2"
             raise Unsupported(Problem((), rule, remedy=command_for("genai"))) from None
-        settings = json.loads(_text(self._folder / "tokenizer_config.json"))
-        file = self._folder / "chat_template.jinja"
+        settings = self._settings
         if template is None:
-            template = _text(file) if file.exists() else settings.get("chat_template")
+            template = self.chat_template
         if not isinstance(template, str):
             rule = "must have a chat_template, as models for conversations do"
             raise InvalidDesc(Problem("tokenizer_config.json", rule, "none"))
