@@ -6,29 +6,30 @@ otherwise. Drawn tokens follow the same distribution, with other random numbers.
 
 from typing import Any as _Any
 
-from dmljax.run.answers import Answering as _Answering, absent_from as _absent_from
-from dmljax.run.onnxruntime_genai.configuration import (
-    Config as Config,
-    GeneratorParams as GeneratorParams,
-    Model as Model,
-)
+from dmljax.run.answers import absent as _absent
+from dmljax.run.onnxruntime_genai.configuration import Config as Config
 from dmljax.run.onnxruntime_genai.generation import Generator as Generator
-from dmljax.run.onnxruntime_genai.texts import (
-    Tensor as Tensor,
-    Tokenizer as Tokenizer,
-    TokenizerStream as TokenizerStream,
-)
+from dmljax.run.onnxruntime_genai.logs import set_log_callback as set_log_callback, set_log_options as set_log_options
+from dmljax.run.onnxruntime_genai.media import Audios as Audios, Images as Images
+from dmljax.run.onnxruntime_genai.models import GeneratorParams as GeneratorParams, Model as Model
+from dmljax.run.onnxruntime_genai.processors import MultiModalProcessor as MultiModalProcessor
+from dmljax.run.onnxruntime_genai.tensors import NamedTensors as NamedTensors, Tensor as Tensor
+from dmljax.run.onnxruntime_genai.texts import Tokenizer as Tokenizer, TokenizerStream as TokenizerStream
 
 __version__ = "0.18.0"  # of the interface
-__getattr__ = _absent_from(__name__)
+
+_REASONS = {
+    "Adapters": "merge them into the model's weights",
+    "Engine": "it shares pages of caches between requests; a Generator with batch_size answers several prompts at once",
+    "Request": "it belongs to the Engine; a Generator with batch_size answers several prompts at once",
+    "MtpGenerator": "a Generator gives the same tokens",
+    "StreamingProcessor": "models that hear speech as it comes are not supported; Whisper's read a whole recording",
+}
 
 
-class Images(_Answering):
-    """Only for annotations: models that see are not supported."""
-
-
-class Audios(_Answering):
-    """Only for annotations: models that hear are not supported."""
+def __getattr__(name: str) -> _Any:
+    error = _absent("onnxruntime_genai", name)
+    raise AttributeError(f"{error} ({_REASONS[name]})") if name in _REASONS else error
 
 
 def is_dml_available() -> bool:
@@ -44,12 +45,12 @@ def is_cuda_available() -> bool:
 is_openvino_available = is_qnn_available = is_webgpu_available = is_cuda_available
 
 
-def set_log_options(**options: _Any) -> None:
-    """Does nothing, because dmljax has no log."""
+def register_execution_provider_library(provider_name: str, path: str) -> None:
+    """Does nothing, because JAX chooses the device."""
 
 
-def set_log_callback(callback: _Any) -> None:
-    """Does nothing, because dmljax has no log."""
+def unregister_execution_provider_library(provider_name: str) -> None:
+    """Does nothing, because JAX chooses the device."""
 
 
 def disable_telemetry_events() -> None:

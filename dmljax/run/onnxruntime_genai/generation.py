@@ -9,9 +9,12 @@ import numpy as np
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
 from dmljax.foundation.checks import integer_in
 from dmljax.onnx import State, Stream
+from dmljax.onnx.language.parts import types_of_inputs
 from dmljax.run.answers import Answering, refusing
-from dmljax.run.onnxruntime_genai.configuration import LIBRARY, GeneratorParams, Model, options_of_generation
-from dmljax.run.onnxruntime_genai.texts import Tensor
+from dmljax.run.onnxruntime_genai.configuration import LIBRARY
+from dmljax.run.onnxruntime_genai.logs import log, log_logits, log_tokens
+from dmljax.run.onnxruntime_genai.models import GeneratorParams, Model, options_of_generation
+from dmljax.run.onnxruntime_genai.tensors import NamedTensors, Tensor
 from dmljax.text import show
 
 
@@ -22,32 +25,60 @@ class Generator(Answering):
         with refusing(LIBRARY):
             if not isinstance(model, Model) or not isinstance(params, GeneratorParams):
                 raise InvalidType(Problem((), "takes a Model and GeneratorParams", f"{show(model)} and {show(params)}"))
-            self._model, self._pad, self._ends = model._model, model._pad, model._model.settings.end_tokens
+            self._model, self._pad, self._ends = model._model, model._pad, model._texts.end_tokens
             self._batch = integer_in("batch_size", params._options["batch_size"], 1, 2**31 - 1)
             self._options = options_of_generation(params._options)
             self._most = params._options["max_length"]
+            self._audio: Any = None
+            self._images: dict[str, Any] | None = None
             self._clear()
 
     def _clear(self) -> None:
         self._rows = np.zeros((self._batch, 0), np.int32)  # as the program sees them, filled up after their ends
+        self._is_token = np.zeros((self._batch, 0), bool)  # where rows are not filled up
         self._next = np.zeros(0, np.int32)
         self._has_ended = np.zeros(self._batch, bool)
         self._stream: Stream | None = None
+        self._block = slice(0, 0)  # of the rows that GenAI's model read last
+        self._is_unread = False  # whether GenAI's model has not read the last token yet
+
+    def set_inputs(self, named_tensors: NamedTensors) -> None:
+        """Reads what a processor made: the tokens of a prompt, with audio or images."""
+        with refusing(LIBRARY):
+            parts, settings = self._model.models.by_part, self._model.settings
+            if settings.translates or not {"encoder", "vision"} & {*parts}:
+                rule, remedy = "not supported for models that read only texts", "append_tokens reads tokens"
+                raise Unsupported(Problem("set_inputs", rule, remedy=remedy))
+            arrays = {name: named_tensors[name].as_numpy() for name in named_tensors.keys()}
+            if "input_ids" not in arrays:
+                raise InvalidDesc(Problem("input_ids", "must be among the inputs", ", ".join(arrays) or "none"))
+            if "encoder" in parts:
+                self._audio = arrays.get("audio_features")
+            if "vision" in parts:
+                names, known = settings.others["vision"].names, types_of_inputs(parts["vision"])
+                self._images = {name: x for name, x in arrays.items() if names.get(name, name) in known} or None
+        self.append_tokens(arrays["input_ids"])
 
     def append_tokens(self, tokens: Any) -> None:
         """Reads tokens: a row for each sequence, filled up with the padding token where a batch has several."""
         with refusing(LIBRARY):
             rows = self._rows_of_tokens(tokens)
             length = self._rows.shape[1]
-            if length and self._batch > 1:
-                rule = "sequences of a batch can be given only once"
-                raise Unsupported(Problem("tokens", rule, remedy="rewind_to(0) begins anew"))
+            if length and (self._batch > 1 or self._model.settings.translates):
+                of_whom = "sequences of a batch" if self._batch > 1 else "texts to translate"
+                raise Unsupported(Problem("tokens", f"{of_whom} can be given only once", remedy="rewind_to(0) begins anew"))
             if length + rows.shape[1] > self._most:
                 rule = f"must leave at most max_length = {self._most} tokens in all"
                 raise InvalidDesc(Problem("tokens", rule, length + rows.shape[1]))
-            prompts = [row if self._batch == 1 else _without_padding(row, self._pad) for row in rows]
-            self._read([row.tolist() for row in prompts], length)
-            self._rows = np.concatenate([self._rows, rows], 1)
+            are_tokens = np.array([np.ones(len(row), bool) if self._batch == 1 else _tokens_in(row, self._pad) for row in rows])
+            log_tokens("append_next_tokens", rows)
+            self._read([row[are].tolist() for row, are in zip(rows, are_tokens, strict=True)], length)
+            self._extend(rows, are_tokens)
+            self._block, self._is_unread = slice(length, length + rows.shape[1]), False
+
+    def _extend(self, rows: Any, are_tokens: Any) -> None:
+        self._rows = np.concatenate([self._rows, rows], 1)
+        self._is_token = np.concatenate([self._is_token, are_tokens], 1)
 
     def _rows_of_tokens(self, tokens: Any) -> Any:
         try:
@@ -65,8 +96,11 @@ class Generator(Answering):
         state = stream.state if stream and length else None
         if state is not None and not self._model.can_shorten(int(state.lengths[0]), length):
             rows, state = [[*self._rows[0, :length].tolist(), *rows[0]]], None
+        heard = {"audio": self._audio, "images": self._images} if state is None else {}
         state = None if state is None else _shorten(state, length)
-        self._stream = self._model.stream(rows, block=1, state=state, **self._options)
+        log_tokens("model_input_values", rows)
+        self._stream = self._model.stream(rows, block=1, state=state, **heard, **self._options)
+        log_logits(lambda: np.asarray(self._require_stream().logits))
         self._has_ended[:] = False
         if "key" in self._options:
             self._options["key"] = jax.random.split(self._options["key"])[0]
@@ -79,11 +113,26 @@ class Generator(Answering):
                 return
             if self._rows.shape[1] >= self._most:
                 raise InvalidDesc(Problem((), f"the sequences have max_length = {self._most} tokens"))
+            self._read_last()
             next_tokens = next(stream)
+            are_tokens = np.array([token is not None for token in next_tokens])
             self._next = np.array([self._pad if token is None else token for token in next_tokens], np.int32)
+            log_tokens("generate_next_token", self._next)
+            log_logits(lambda: np.asarray(stream.logits))
             self._has_ended |= np.isin(self._next, self._ends)
             if not self._has_ended.all():
-                self._rows = np.concatenate([self._rows, self._next[:, None]], 1)
+                self._extend(self._next[:, None], are_tokens[:, None])
+                self._is_unread = True
+            if self._has_ended.all():
+                log("hit_eos", lambda: f"{self._rows.shape[1]} tokens")
+            elif self._rows.shape[1] >= self._most:
+                log("hit_max_length", lambda: f"{self._most} tokens")
+
+    def _read_last(self) -> None:
+        """Notes that GenAI's model would read the last token now, before its logits are needed."""
+        if self._is_unread:
+            length = self._rows.shape[1]
+            self._block, self._is_unread = slice(length - 1, length), False
 
     def _require_stream(self) -> Stream:
         if self._stream is None:
@@ -108,19 +157,58 @@ class Generator(Answering):
     def get_logits(self) -> Any:
         """The logits (sequences, 1, vocabulary) of the next token."""
         with refusing(LIBRARY):
-            return np.array(self._require_stream().logits)[:, None]
+            logits = np.array(self._require_stream().logits)[:, None]
+            self._read_last()
+            return logits
+
+    def set_logits(self, new_logits: Any) -> None:
+        """Replaces the logits of the next token."""
+        with refusing(LIBRARY):
+            stream, logits = self._require_stream(), np.asarray(new_logits, np.float32)
+            if logits.size != stream.logits.size:
+                sizes = (self._batch, 1, stream.logits.shape[1])
+                raise InvalidDesc(Problem("new_logits", f"must have the shape {sizes}", logits.shape))
+            stream.logits = jnp.asarray(logits.reshape(stream.logits.shape))
+            self._read_last()
+
+    def get_output(self, name: str) -> Any:
+        """An output of the model that decodes, for the tokens that GenAI's model reads last, as its file has it.
+
+        These are the prompt's tokens up to the second call of `generate_next_token`, and later the token before the
+        last. Tokens that fill up a prompt have zeros. All tokens are read again for it.
+        """
+        with refusing(LIBRARY):
+            stream, decoder = self._require_stream(), self._model.decoder
+            if name not in decoder.outputs:
+                rule = f"must be an output of the model: {', '.join(decoder.outputs)}"
+                raise InvalidDesc(Problem("name", rule, show(name)))
+            if self._model.settings.translates:
+                raise Unsupported(Problem("get_output", "not supported for models that translate", show(name)))
+            block, are_tokens = self._block, self._is_token[:, : self._block.stop]
+            rows = [row[: block.stop][are].tolist() for row, are in zip(self._rows, are_tokens, strict=True)]
+            weights, _ = self._model.models.call_weights(None)
+            output = np.array(decoder.outputs_of(weights, rows, stream.state.caches, self._images)[name])
+            if name in decoder.caches.values() or output.shape[1:2] != (max(map(len, rows)),):
+                return output
+            of_block = np.zeros((self._batch, block.stop - block.start, *output.shape[2:]), output.dtype)
+            for part, whole, are in zip(of_block, output, are_tokens, strict=True):
+                places = np.cumsum(are) - 1
+                part[are[block]] = whole[places[block][are[block]]]
+            return of_block
 
     def rewind_to(self, new_length: int) -> None:
         """Forgets all but the first tokens."""
         with refusing(LIBRARY):
             length = integer_in("new_length", new_length, 0, self._rows.shape[1])
-            if length and self._batch > 1:
-                raise Unsupported(Problem("new_length", "must be 0 for sequences of a batch", length))
+            if length and (self._batch > 1 or self._model.settings.translates):
+                of_whom = "sequences of a batch" if self._batch > 1 else "models that translate"
+                raise Unsupported(Problem("new_length", f"must be 0 for {of_whom}", length))
             if not length:
                 self._clear()
                 return
-            self._rows = self._rows[:, :length]
+            self._rows, self._is_token = self._rows[:, :length], self._is_token[:, :length]
             self._read(self._rows[:, -1:].tolist(), length - 1)  # the last token again, for its logits
+            self._block, self._is_unread = slice(length - 1, length), False
 
 
 def _shorten(state: State, length: int) -> State:
@@ -131,7 +219,8 @@ def _shorten(state: State, length: int) -> State:
     )
 
 
-def _without_padding(row: Any, pad: int) -> Any:
-    """Strips padding from both ends of a row; a row of padding keeps a single token."""
+def _tokens_in(row: Any, pad: int) -> Any:
+    """Where a row has tokens, without padding at its ends; a row of padding keeps its first token."""
     places = np.flatnonzero(row != pad)
-    return row[places[0] : places[-1] + 1] if places.size else row[:1]
+    first, last = (places[0], places[-1]) if places.size else (0, 0)
+    return (np.arange(len(row)) >= first) & (np.arange(len(row)) <= last)

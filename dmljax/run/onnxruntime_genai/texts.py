@@ -8,31 +8,18 @@ import numpy as np
 from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.onnx.language.tokens import Tokenizer as Reader
 from dmljax.run.answers import Answering, refusing
-from dmljax.run.onnxruntime_genai.configuration import LIBRARY, Model, json_of
+from dmljax.run.onnxruntime_genai.configuration import LIBRARY, Folder, json_of
+from dmljax.run.onnxruntime_genai.tensors import Tensor
 from dmljax.text import show
-
-
-class Tensor(Answering):
-    """An array."""
-
-    def __init__(self, array: Any) -> None:
-        self._array = np.asarray(array)
-
-    def shape(self) -> list[int]:
-        return list(self._array.shape)
-
-    def as_numpy(self) -> Any:
-        return self._array
 
 
 class Tokenizer(Answering):
     """The tokenizer beside a model. As in GenAI, encoding adds no special tokens, and decoding skips them."""
 
-    def __init__(self, model: Model) -> None:
-        settings = model._model.settings
+    def __init__(self, model: Folder) -> None:
         with refusing(LIBRARY):
-            self._reader = Reader(model._folder, settings.vocabulary)
-        self._model, self._ends, self._pad = model, settings.end_tokens, model._pad
+            self._reader = Reader(model._folder, model._texts.vocabulary)
+        self._model, self._ends, self._pad = model, model._texts.end_tokens, model._pad
         self._flags = {"add_special_tokens": False, "skip_special_tokens": True}
 
     @property
@@ -105,9 +92,13 @@ class Tokenizer(Answering):
     ) -> str:
         """Writes a conversation, which is JSON, by the folder's template or by `template_str`."""
         with refusing(LIBRARY):
+            template = template_str or self._reader.chat_template
+            if not template:
+                rule = "Empty chat template: the folder has none"  # GenAI's words, which programs look for
+                raise InvalidDesc(Problem((), rule, remedy="give template_str, or encode the text as it is"))
             return self._reader.render(
                 json_of("messages", messages, list),
-                template=template_str or None,
+                template=template,
                 tools=json_of("tools", tools, list) if tools else None,
                 add_generation_prompt=add_generation_prompt,
             )

@@ -1,0 +1,161 @@
+"""What models see of images: the transforms in a folder's configuration, as GenAI computes them."""
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dmljax.errors import InvalidDesc, Problem, require
+from dmljax.foundation.files import pillow
+from dmljax.text import reason_of, show
+
+_MEAN, _STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)  # CLIP's
+_FILTERS = {"NEAREST": "NEAREST", "LINEAR": "BILINEAR", "CUBIC": "BICUBIC", "LANCZOS": "LANCZOS"}
+_MOST_RATIO = 200  # of an image's sides
+
+
+def decode_image(content: bytes, attributes: Mapping[str, Any]) -> Any:
+    """The pixels (height, width, 3) of an image as bytes; what is transparent shows its color."""
+    module = pillow()
+    try:
+        with module.open(io.BytesIO(content)) as image:
+            if image.mode.startswith("I;16"):  # of 16 bits, the upper 8 count
+                pixels = np.repeat((np.asarray(image) >> 8).astype(np.uint8)[..., None], 3, axis=2)
+            else:
+                pixels = np.asarray(image.convert("RGBA") if image.mode == "P" else image)
+                pixels = pixels[..., :3] if image.mode in ("P", "RGBA") else np.asarray(image.convert("RGB"))
+    except (OSError, ValueError, SyntaxError, module.DecompressionBombError) as error:  # all that decoders raise
+        raise InvalidDesc(Problem("images", "must be images", reason_of(error))) from None
+    return pixels[..., ::-1] if str(attributes.get("color_space", "RGB")).upper() == "BGR" else pixels
+
+
+def swap_colors(pixels: Any, attributes: Mapping[str, Any]) -> Any:
+    """The pixels with the first and the last color exchanged."""
+    return pixels[..., ::-1]
+
+
+def resize(pixels: Any, attributes: Mapping[str, Any]) -> Any:
+    """The pixels in another size: the configuration's, or one near the image's that patches divide."""
+    if attributes.get("smart_resize"):
+        height, width = _size_of_patches(*pixels.shape[:2], attributes)
+    else:
+        height, width = (int(attributes.get(name, 256)) for name in ("height", "width"))
+    interpolation = attributes.get("interpolation", "CUBIC")
+    require("interpolation", interpolation in _FILTERS, f"must be one of {', '.join(_FILTERS)}", show(interpolation))
+    return _resample(pixels, height, width, _FILTERS[interpolation])
+
+
+def _resample(pixels: Any, height: int, width: int, name: str) -> Any:
+    module = pillow()
+    image = module.fromarray(np.ascontiguousarray(pixels))
+    return np.asarray(image.resize((width, height), getattr(module.Resampling, name)))
+
+
+def _size_of_patches(height: int, width: int, attributes: Mapping[str, Any]) -> tuple[int, int]:
+    """The size nearest to an image's that whole patches divide, with a number of pixels within bounds."""
+    ratio = max(height, width) / min(height, width)
+    require("images", ratio <= _MOST_RATIO, f"must have sides whose ratio is at most {_MOST_RATIO}", f"{width}x{height}")
+    factor = attributes.get("patch_size", 14) * attributes.get("merge_size", 2)
+    least, most = attributes.get("min_pixels", 3136), attributes.get("max_pixels", 12845056)
+    sides = [max(factor, int(np.floor(side / factor + 0.5)) * factor) for side in (height, width)]
+    if sides[0] * sides[1] > most:
+        scale = np.sqrt(height * width / most)
+        sides = [int(side / scale) // factor * factor for side in (height, width)]
+    elif sides[0] * sides[1] < least:
+        scale = np.sqrt(least / (height * width))
+        sides = [-(-int(side * scale) // factor) * factor for side in (height, width)]
+    return sides[0], sides[1]
+
+
+def rescale(pixels: Any, attributes: Mapping[str, Any]) -> Any:
+    """The pixels as floats, multiplied by a factor."""
+    return pixels.astype(np.float32) * np.float32(attributes.get("rescale_factor", 1 / 255))
+
+
+def normalize(pixels: Any, attributes: Mapping[str, Any]) -> Any:
+    """The pixels less a mean, divided by a deviation, of each color."""
+    mean, std = (np.asarray(attributes.get(name, usual), np.float32) for name, usual in (("mean", _MEAN), ("std", _STD)))
+    is_swapped = attributes.get("qwen2_5_vl") or attributes.get("qwen3_vl")
+    return ((pixels[..., ::-1] if is_swapped else pixels) - mean) / std
+
+
+def crop_center(pixels: Any, attributes: Mapping[str, Any]) -> Any:
+    """The middle of an image."""
+    sizes = [attributes.get(name, 224) for name in ("height", "width")]
+    rule = f"must have at least {sizes[1]}x{sizes[0]} pixels"
+    require("images", all(np.less_equal(sizes, pixels.shape[:2])), rule, f"{pixels.shape[1]}x{pixels.shape[0]}")
+    top, left = ((size - wanted) // 2 for size, wanted in zip(pixels.shape[:2], sizes, strict=True))
+    return pixels[top : top + sizes[0], left : left + sizes[1]]
+
+
+def permute(pixels: Any, attributes: Mapping[str, Any]) -> Any:
+    """The pixels with their axes in another order."""
+    return np.transpose(pixels, attributes.get("dims", (1, 2, 0)))
+
+
+def patch(pixels: Any, attributes: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The patches (patches, elements) of an image, with those that are merged one after another, and their grid."""
+    size, frames, merged = (attributes.get(name, usual) for name, usual in _PATCHES)
+    rows, columns = (side // size for side in pixels.shape[:2])
+    is_whole = rows * size == pixels.shape[0] and columns * size == pixels.shape[1]
+    rule = f"must have sides that {size * merged} divides"
+    require("images", is_whole and not rows % merged and not columns % merged, rule, pixels.shape[:2])
+    parts = pixels.reshape(rows // merged, merged, size, columns // merged, merged, size, -1)
+    ordered = np.transpose(parts, (0, 3, 1, 4, 6, 2, 5))  # ..., colors, height, width
+    repeated = np.repeat(ordered[:, :, :, :, :, None], frames, axis=5)
+    return repeated.reshape(rows * columns, -1), np.array([1, rows, columns])
+
+
+_PATCHES = (("patch_size", 14), ("temporal_patch_size", 2), ("merge_size", 2))
+
+
+def with_sizes(pixels: Any, attributes: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The pixels (3, height, width) as they are, and their height and width."""
+    return pixels, np.array(pixels.shape[1:])
+
+
+def tile_for_phi3(pixels: Any, attributes: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    """A small image and up to 16 tiles of a large one, its height and width, and the number of their tokens."""
+    large = _fill_tiles(_enlarge(pixels))
+    height, width = large.shape[:2]
+    rows, columns = height // _TILE, width // _TILE
+    colors = np.moveaxis((large.astype(np.float32) / np.float32(255) - np.float32(_MEAN)) / np.float32(_STD), 2, 0)
+    small = np.stack([_resample(color, _TILE, _TILE, "BICUBIC") for color in colors])
+    tiles = colors.reshape(3, rows, _TILE, columns, _TILE).transpose(1, 3, 0, 2, 4).reshape(-1, 3, _TILE, _TILE)
+    empty = np.zeros((_MOST_TILES - len(tiles), *tiles.shape[1:]), np.float32)
+    count = (rows * columns + 1) * 144 + 1 + (rows + 1) * 12
+    return np.concatenate([small[None], tiles, empty]), np.array([height, width]), np.array([count])
+
+
+_TILE, _MOST_TILES = 336, 16
+
+
+def _enlarge(pixels: Any) -> Any:
+    """An image scaled so that its longer side is as many tiles as its shorter side leaves room for."""
+    height, width = pixels.shape[:2]
+    ratio = max(height, width) / min(height, width)
+    tiles = max(count for count in range(1, _MOST_TILES + 1) if count * np.ceil(count / ratio) <= _MOST_TILES)
+    longer = tiles * _TILE
+    sides = (longer, int(longer / ratio))
+    return _resample(pixels, *(sides if width < height else sides[::-1]), "BILINEAR")
+
+
+def _fill_tiles(pixels: Any) -> Any:
+    """An image with white at both ends of its shorter side, so that tiles divide it."""
+    missing = [-side % _TILE for side in pixels.shape[:2]]
+    return np.pad(pixels, [(count // 2, count - count // 2) for count in missing] + [(0, 0)], constant_values=255)
+
+
+IMAGE_OPERATIONS = {
+    "DecodeImage": decode_image,
+    "ConvertRGB": swap_colors,
+    "Resize": resize,
+    "Rescale": rescale,
+    "Normalize": normalize,
+    "CenterCrop": crop_center,
+    "Permute3D": permute,
+    "PatchImage": patch,
+    "PixtralImageSizes": with_sizes,
+    "Phi3ImageTransform": tile_for_phi3,
+}
