@@ -66,8 +66,9 @@ def test_missing_names_are_reported() -> None:
         (ort.InferenceSession, "from_file", "onnxruntime.InferenceSession.from_file: dmljax's version of onnxruntime"),
         (ort.RunOptions(), "add_active_adapter", "onnxruntime.RunOptions.add_active_adapter: dmljax's version of"),
         (ort.capi.onnxruntime_pybind11_state, "OrtDevice", "onnxruntime.capi.onnxruntime_pybind11_state.OrtDevice: "),
-        (og, "Engine", "onnxruntime_genai.Engine: dmljax's version of onnxruntime_genai does not have it"),
-        (og.Images, "open", "onnxruntime_genai.Images.open: dmljax's version of onnxruntime_genai"),
+        (og, "Engine", "onnxruntime_genai.Engine: dmljax's version of onnxruntime_genai does not have it (it shares"),
+        (og, "set_current_gpu_device_id", "onnxruntime_genai.set_current_gpu_device_id: dmljax's version of"),
+        (og.Images, "close", "onnxruntime_genai.Images.close: dmljax's version of onnxruntime_genai"),
     ]
     for place, name, message in absent:
         with pytest.raises(AttributeError) as error:

@@ -5,7 +5,7 @@ decoder's table: it makes rows of features from tokens, and puts the features of
 places for images.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -29,7 +29,8 @@ from dmljax.types import FLOATS
 DECODER, ENCODER = "decoder", "encoder"
 ROLES = ("input_ids", "inputs_embeds", "attention_mask", "position_ids")  # of a decoder's inputs, besides its caches
 
-TRANSLATION_ROLES = (  # of the inputs of a decoder that translates
+# Of the inputs of a decoder that translates
+TRANSLATION_ROLES: Sequence[str] = (
     *("input_ids", "encoder_hidden_states", "encoder_attention_mask", "rnn_states_prev", "past_key_values_length"),
 )
 
@@ -195,7 +196,11 @@ def require_appending_attention(graph: OnnxGraph, stacked: frozenset[str], mask:
 _PAST = 4  # the place of the cache among the inputs of Attention, after the mask
 
 _AUDIO_ROLES = ((ENCODER, "inputs", "audio_features"),)
-_TEXT_ROLES = ((ENCODER, "inputs", "input_ids"), (ENCODER, "inputs", "attention_mask"), (ENCODER, "outputs", "encoder_outputs"))
+_TEXT_ROLES = (
+    (ENCODER, "inputs", "input_ids"),
+    (ENCODER, "inputs", "attention_mask"),
+    (ENCODER, "outputs", "encoder_outputs"),
+)
 _ROLES = (
     ("embedding", "inputs", "input_ids"),
     ("embedding", "outputs", "inputs_embeds"),
@@ -220,7 +225,9 @@ def problems_between(settings: Settings, by_part: Mapping[str, Model]) -> Iterat
         yield missing_name(settings, ("encoder", "outputs"), missing, known)
     decoder = types_of_inputs(by_part[DECODER])
     roles_of_decoder = TRANSLATION_ROLES if settings.translates else ROLES
-    supplied = {DECODER: [*(settings.names[role] for role in roles_of_decoder), *settings.caches(decoder), *cross_caches]}
+    supplied = {
+        DECODER: [*(settings.names[role] for role in roles_of_decoder), *settings.caches(decoder), *cross_caches]
+    }
     for part, roles in ((ENCODER, [role for _, _, role in of_encoder]), ("embedding", ["input_ids", "image_features"])):
         if part in by_part:
             supplied[part] = [settings.others[part].names[role] for role in roles]
@@ -237,9 +244,7 @@ def problems_of_names(
     """Lists names in the settings that a model does not have, and sizes that differ from the model's."""
     names, caches, states = settings.names, settings.caches(inputs), settings.states(inputs)
     if settings.translates:
-        for side, known, roles in (("inputs", inputs, TRANSLATION_ROLES), ("outputs", outputs, ("logits", "rnn_states"))):
-            for role in (role for role in roles if names[role] not in known):
-                yield missing_name(settings, (DECODER, side, role), names[role], known)
+        yield from _problems_of_translation(settings, inputs, outputs)
         return
     used = {*caches, *caches.values()}
     reads = "inputs_embeds" if "embedding" in settings.others else "input_ids"
@@ -266,6 +271,15 @@ def problems_of_names(
             yield Problem(
                 (FILE, *dict.fromkeys(("model", part)), field), f"must be {size}, as {tensor} has it", declared
             )
+
+
+def _problems_of_translation(
+    settings: Settings, inputs: Mapping[str, TensorType], outputs: Mapping[str, TensorType]
+) -> Iterator[Problem]:
+    sides = {"inputs": (inputs, TRANSLATION_ROLES), "outputs": (outputs, ("logits", "rnn_states"))}
+    for side, (known, roles) in sides.items():
+        for role in (role for role in roles if settings.names[role] not in known):
+            yield missing_name(settings, (DECODER, side, role), settings.names[role], known)
 
 
 def missing_name(settings: Settings, where: tuple[str, ...], name: str, known: Any) -> Problem:

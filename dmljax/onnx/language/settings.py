@@ -148,9 +148,22 @@ def settings_of(
         lambda: _names(decoder, _NAMES),
         lambda: _others(folder, model, contents),
     )
-    architecture, heads = model.values.get("type"), decoder.values.get("num_attention_heads")
-    tokens = (model.values.get(name) for name in ("image_token_id", "bos_token_id", "pad_token_id"))
-    settings = Settings(file, names, *counts, *texts, architecture, heads, others, *tokens, contents)
+    layers, key_heads, head_size = counts
+    settings = Settings(
+        file=file,
+        names=names,
+        layers=layers,
+        key_heads=key_heads,
+        head_size=head_size,
+        **texts._asdict(),
+        kind=model.values.get("type"),
+        heads=decoder.values.get("num_attention_heads"),
+        others=others,
+        image_token=model.values.get("image_token_id"),
+        start_token=model.values.get("bos_token_id"),
+        pad_token=model.values.get("pad_token_id"),
+        contents=contents,
+    )
     return _with_counts_of_model(settings) if None in counts else settings
 
 
@@ -167,8 +180,10 @@ def _with_counts_of_model(settings: Settings) -> Settings:
     caches = settings.caches(types).keys() - settings.states(types)
     sizes = next((types[name].sizes for name in sorted(caches) if name in types), None) or (0, 0, 0)
     key_heads, _, head_size = (size if isinstance(size, int) else 0 for size in sizes[-3:])
-    missing = {"key_heads": key_heads, "head_size": head_size}
-    return settings._replace(**{name: size for name, size in missing.items() if getattr(settings, name) is None})
+    return settings._replace(
+        key_heads=key_heads if settings.key_heads is None else settings.key_heads,
+        head_size=head_size if settings.head_size is None else settings.head_size,
+    )
 
 
 def _require_known_parts(model: "_Fields") -> None:

@@ -83,9 +83,7 @@ class TranslationDecoder(Decoder):
     def _encoder_names(self) -> Mapping[str, str]:
         return self.settings.others[ENCODER].names
 
-    def begin(
-        self, weights: Any, state: State, texts: Array, is_text: Array, tokens: Array, lengths: Array
-    ) -> State:
+    def begin(self, weights: Any, state: State, texts: Array, is_text: Array, tokens: Array, lengths: Array) -> State:
         """The state after the encoder has read the texts, and the decoder the token that begins each translation."""
         names, encoder = self.settings.names, self._encoder_names
         inputs = {encoder["input_ids"]: texts, encoder["attention_mask"]: is_text}
@@ -96,7 +94,7 @@ class TranslationDecoder(Decoder):
             names["encoder_attention_mask"]: is_text.astype(jnp.int32),
             names["past_key_values_length"]: jnp.zeros(1, jnp.int32),
         }
-        starts = jnp.full((len(texts), 1), self.settings.start_token, jnp.int32)
+        starts = jnp.full((len(texts), 1), self.settings.start_token or 0, jnp.int32)
         logits, caches = self.run_decoder(weights, caches, starts, starts, is_text, lengths)
         return State(tokens.astype(jnp.int32), lengths, logits[:, 0], caches)
 

@@ -38,7 +38,6 @@ class Config(Answering):
         with refusing(LIBRARY):
             require_first_device(provider, {name: value})
 
-
     def add_model_data(self, model_filename: str, data: Any) -> None:
         """Gives the content of a model's file, which is read instead of the file."""
         with refusing(LIBRARY):

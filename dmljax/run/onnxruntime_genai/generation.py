@@ -49,14 +49,15 @@ class Generator(Answering):
             if settings.translates or not {"encoder", "vision"} & {*parts}:
                 rule, remedy = "not supported for models that read only texts", "append_tokens reads tokens"
                 raise Unsupported(Problem("set_inputs", rule, remedy=remedy))
-            arrays = {name: named_tensors[name].as_numpy() for name in named_tensors.keys()}
+            names = named_tensors.keys()
+            arrays = {name: named_tensors[name].as_numpy() for name in names}
             if "input_ids" not in arrays:
                 raise InvalidDesc(Problem("input_ids", "must be among the inputs", ", ".join(arrays) or "none"))
             if "encoder" in parts:
                 self._audio = arrays.get("audio_features")
             if "vision" in parts:
-                names, known = settings.others["vision"].names, types_of_inputs(parts["vision"])
-                self._images = {name: x for name, x in arrays.items() if names.get(name, name) in known} or None
+                graph_names, known = settings.others["vision"].names, types_of_inputs(parts["vision"])
+                self._images = {name: x for name, x in arrays.items() if graph_names.get(name, name) in known} or None
         self.append_tokens(arrays["input_ids"])
 
     def append_tokens(self, tokens: Any) -> None:
@@ -66,11 +67,15 @@ class Generator(Answering):
             length = self._rows.shape[1]
             if length and (self._batch > 1 or self._model.settings.translates):
                 of_whom = "sequences of a batch" if self._batch > 1 else "texts to translate"
-                raise Unsupported(Problem("tokens", f"{of_whom} can be given only once", remedy="rewind_to(0) begins anew"))
+                raise Unsupported(
+                    Problem("tokens", f"{of_whom} can be given only once", remedy="rewind_to(0) begins anew")
+                )
             if length + rows.shape[1] > self._most:
                 rule = f"must leave at most max_length = {self._most} tokens in all"
                 raise InvalidDesc(Problem("tokens", rule, length + rows.shape[1]))
-            are_tokens = np.array([np.ones(len(row), bool) if self._batch == 1 else _tokens_in(row, self._pad) for row in rows])
+            are_tokens = np.array(
+                [np.ones(len(row), bool) if self._batch == 1 else _tokens_in(row, self._pad) for row in rows]
+            )
             log_tokens("append_next_tokens", rows)
             self._read([row[are].tolist() for row, are in zip(rows, are_tokens, strict=True)], length)
             self._extend(rows, are_tokens)

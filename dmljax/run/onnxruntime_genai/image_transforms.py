@@ -38,7 +38,7 @@ def swap_colors(pixels: Any, attributes: Mapping[str, Any]) -> Any:
 def resize(pixels: Any, attributes: Mapping[str, Any]) -> Any:
     """The pixels in another size: the configuration's, or one near the image's that patches divide."""
     if attributes.get("smart_resize"):
-        height, width = _size_of_patches(*pixels.shape[:2], attributes)
+        height, width = _size_of_patches(pixels.shape[0], pixels.shape[1], attributes)
     else:
         height, width = (int(attributes.get(name, 256)) for name in ("height", "width"))
     interpolation = attributes.get("interpolation", "CUBIC")
@@ -55,7 +55,9 @@ def _resample(pixels: Any, height: int, width: int, name: str) -> Any:
 def _size_of_patches(height: int, width: int, attributes: Mapping[str, Any]) -> tuple[int, int]:
     """The size nearest to an image's that whole patches divide, with a number of pixels within bounds."""
     ratio = max(height, width) / min(height, width)
-    require("images", ratio <= _MOST_RATIO, f"must have sides whose ratio is at most {_MOST_RATIO}", f"{width}x{height}")
+    require(
+        "images", ratio <= _MOST_RATIO, f"must have sides whose ratio is at most {_MOST_RATIO}", f"{width}x{height}"
+    )
     factor = attributes.get("patch_size", 14) * attributes.get("merge_size", 2)
     least, most = attributes.get("min_pixels", 3136), attributes.get("max_pixels", 12845056)
     sides = [max(factor, int(np.floor(side / factor + 0.5)) * factor) for side in (height, width)]
@@ -75,7 +77,9 @@ def rescale(pixels: Any, attributes: Mapping[str, Any]) -> Any:
 
 def normalize(pixels: Any, attributes: Mapping[str, Any]) -> Any:
     """The pixels less a mean, divided by a deviation, of each color."""
-    mean, std = (np.asarray(attributes.get(name, usual), np.float32) for name, usual in (("mean", _MEAN), ("std", _STD)))
+    mean, std = (
+        np.asarray(attributes.get(name, usual), np.float32) for name, usual in (("mean", _MEAN), ("std", _STD))
+    )
     is_swapped = attributes.get("qwen2_5_vl") or attributes.get("qwen3_vl")
     return ((pixels[..., ::-1] if is_swapped else pixels) - mean) / std
 
@@ -120,7 +124,7 @@ def tile_for_phi3(pixels: Any, attributes: Mapping[str, Any]) -> tuple[Any, Any,
     large = _fill_tiles(_enlarge(pixels))
     height, width = large.shape[:2]
     rows, columns = height // _TILE, width // _TILE
-    colors = np.moveaxis((large.astype(np.float32) / np.float32(255) - np.float32(_MEAN)) / np.float32(_STD), 2, 0)
+    colors = np.moveaxis(normalize(large.astype(np.float32) / np.float32(255), {}), 2, 0)
     small = np.stack([_resample(color, _TILE, _TILE, "BICUBIC") for color in colors])
     tiles = colors.reshape(3, rows, _TILE, columns, _TILE).transpose(1, 3, 0, 2, 4).reshape(-1, 3, _TILE, _TILE)
     empty = np.zeros((_MOST_TILES - len(tiles), *tiles.shape[1:]), np.float32)

@@ -16,7 +16,10 @@ from dmljax.text import did_you_mean, show
 _flags = {
     **dict.fromkeys(("enabled", "generate_next_token", "append_next_tokens", "hit_eos", "hit_max_length"), False),
     **dict.fromkeys(("model_input_values", "model_output_shapes", "model_output_values", "model_logits"), False),
-    **{"ansi_tags": True, "warning": True, "ort_lib": False, "value_stats": True},
+    "ansi_tags": True,
+    "warning": True,
+    "ort_lib": False,
+    "value_stats": True,
 }
 _file: TextIO | None = None
 _callback: Callable[[str], Any] | None = None
@@ -59,7 +62,7 @@ def _open(filename: str) -> None:
         _file = None
     if filename:
         try:
-            _file = Path(filename).open("w", encoding="utf-8")
+            _file = Path(filename).open("w", encoding="utf-8")  # noqa: SIM115  # until another file replaces it
         except OSError as error:
             raise unreadable(Path(filename), error) from None
         _callback = None

@@ -8,7 +8,7 @@ import jax
 
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported
 from dmljax.onnx.language.model import LanguageModel, model_of
-from dmljax.onnx.language.settings import settings_of
+from dmljax.onnx.language.settings import FILE, settings_of
 from dmljax.run.answers import Answering, refusing
 from dmljax.run.onnxruntime_genai.configuration import LIBRARY, Config, Folder
 from dmljax.run.onnxruntime_genai.processors import PROCESSORS, MultiModalProcessor
@@ -28,6 +28,7 @@ class Model(Folder):
         self._loaded: LanguageModel | None = None
         self._refusal: DmlError | None = None
         with refusing(LIBRARY):
+            _require_no_pages(self._content)
             try:
                 self._loaded = model_of(settings_of(self._folder, self._content, configuration._files))
             except DmlError as error:
@@ -51,6 +52,14 @@ class Model(Folder):
     def create_multimodal_processor(self) -> MultiModalProcessor:
         """Makes the processor of prompts with images or audio."""
         return MultiModalProcessor(self)
+
+
+def _require_no_pages(content: Mapping[str, Any]) -> None:
+    """Raises if a folder's caches have pages, which GenAI's Engine gives to requests."""
+    engine = content.get("engine")
+    if isinstance(engine, dict) and "dynamic_batching" in engine:
+        rule, remedy = "not supported: its pages of caches belong to the Engine", "make the folder without pages"
+        raise Unsupported(Problem((FILE, "engine", "dynamic_batching"), rule, remedy=remedy))
 
 
 class GeneratorParams(Answering):

@@ -1,5 +1,6 @@
 """GenAI's processors, which make a model's inputs of a prompt with images or recordings."""
 
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -33,7 +34,9 @@ class MultiModalProcessor(Answering):
         with refusing(LIBRARY):
             self._process = PROCESSORS[model.type](model, self._tokenizer)
 
-    def __call__(self, prompt: Any = None, *, images: Images | None = None, audios: Audios | None = None) -> NamedTensors:
+    def __call__(
+        self, prompt: Any = None, *, images: Images | None = None, audios: Audios | None = None
+    ) -> NamedTensors:
         """The inputs for a prompt, or for a list of prompts with a recording each."""
         with refusing(LIBRARY):
             prompts = [prompt] if isinstance(prompt, str) else prompt or []
@@ -56,7 +59,9 @@ _Operations = Mapping[str, Callable[[Any, Mapping[str, Any]], Any]]
 
 def _whisper(model: Folder, tokenizer: Tokenizer) -> _Process:
     """Log-mel features of recordings, each with a prompt."""
-    run = _pipeline(model, "speech", "audio_processor_config.json", ("feature_extraction", "sequence"), SOUND_OPERATIONS)
+    run = _pipeline(
+        model, "speech", "audio_processor_config.json", ("feature_extraction", "sequence"), SOUND_OPERATIONS
+    )
     dtype = _input_type(model, "encoder", "audio_features")
 
     def process(prompts: list[str], images: Images | None, audios: Audios | None) -> NamedTensors:
@@ -85,7 +90,7 @@ def _phi3(model: Folder, tokenizer: Tokenizer) -> _Process:
         tokens = [tokenizer.encode(part).tolist() if part else [] for part in parts[::2]]
         for place, number in enumerate(numbers):
             tokens[place] += [-number] * int(counts[number - 1, 0])
-        input_ids = np.array([sum(tokens, [])], np.int32)
+        input_ids = np.array([[*itertools.chain(*tokens)]], np.int32)
         if not contents:
             return _named(input_ids=input_ids)
         return _named(

@@ -78,7 +78,9 @@ def _other_sound(content: bytes) -> tuple[Any, int]:
         import soundfile
     except ImportError:
         rule, remedy = "must be a WAV file", "convert it, or pip install soundfile"
-        raise Unsupported(Problem("audio", rule, f"a file that begins with {show(content[:4])}", remedy=remedy)) from None
+        raise Unsupported(
+            Problem("audio", rule, f"a file that begins with {show(content[:4])}", remedy=remedy)
+        ) from None
     try:
         samples, rate = soundfile.read(io.BytesIO(content), dtype="float32", always_2d=True)
     except (RuntimeError, ValueError, TypeError) as error:  # all that it raises
@@ -141,14 +143,13 @@ def _butterworth(cutoff: float) -> tuple[Any, Any]:
 
 
 def spectrum(samples: Any, attributes: Mapping[str, Any]) -> Any:
-    """The squared magnitudes (frequencies, frames) of the samples, mirrored at both ends, under a window."""
+    """The squared magnitudes (frequencies, frames) of the samples, with silence at both ends, under a window."""
     size, hop = attributes["n_fft"], attributes["hop_length"]
     length = attributes.get("frame_length", size)
     require("n_fft", length == size, "must be frame_length", size)
     window = np.asarray(attributes["hann_win"], np.float32) if "hann_win" in attributes else _window(length, attributes)
-    require("audio", len(samples) > size // 2, f"must have more than {size // 2} samples", len(samples))
-    mirrored = np.pad(samples, size // 2, "reflect")
-    frames = np.lib.stride_tricks.sliding_window_view(mirrored, size)[::hop]
+    require("audio", len(samples) >= hop, f"must have at least {hop} samples", len(samples))
+    frames = np.lib.stride_tricks.sliding_window_view(np.pad(samples, size // 2), size)[::hop]
     result: Any = np.abs(np.fft.rfft(frames * window)) ** 2
     return result.T.astype(np.float32)
 
