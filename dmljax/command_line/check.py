@@ -112,8 +112,9 @@ def _describe_folder(settings: Any, weight_bytes: Mapping[str, int], cache_bytes
     from dmljax.estimation.report import format_amount
 
     heads = f"{settings.heads} heads, " if settings.heads else ""
-    caches = f"{settings.key_heads} key heads of {settings.head_size}"
-    yield f"{settings.kind or 'a model'} of {settings.layers} layers, {heads}{caches}, {settings.vocabulary} tokens"
+    caches = f"{heads}{settings.key_heads} key heads of {settings.head_size}"
+    layers = f"{settings.layers} layers, {caches}, " if settings.layers else ""
+    yield f"{settings.kind or 'a model'} of {layers}{settings.vocabulary} tokens"
     ends = f"ends at {join_words(settings.end_tokens, 'or')}" if settings.end_tokens else "has no end token"
     yield f"context of {settings.context_length} tokens; {ends}"
     yield f"search: {', '.join(f'{name} {value}' for name, value in settings.search._asdict().items())}"

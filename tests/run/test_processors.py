@@ -14,7 +14,7 @@ from helpers import refuses
 
 import dmljax.run.onnxruntime_genai as og
 from dmljax.run.onnxruntime_genai import image_transforms
-from dmljax.run.onnxruntime_genai.sounds import decode_sound, log_mel, mel_filters, spectrum
+from dmljax.run.onnxruntime_genai.sounds import decode_sound, log_mel, mel_filters, silence_of_mp3, spectrum
 
 RNG = np.random.default_rng(0)
 IMAGE_OPERATIONS: dict[str, Any] = {**image_transforms.IMAGE_OPERATIONS}
@@ -89,6 +89,12 @@ def test_a_low_pass_removes_what_the_lower_rate_cannot_hold() -> None:
     assert np.abs(samples[800:2400]).max() < 0.05
 
 
+def test_only_the_samples_that_count_are_converted() -> None:
+    long = RNG.standard_normal((9600, 1)).astype("<f4") / 8
+    whole = decode_sound(wav(long, 48000, 3), {"max_samples": 0})
+    np.testing.assert_array_equal(decode_sound(wav(long, 48000, 3), {"max_samples": 900}), whole[:900])
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -115,6 +121,17 @@ def test_other_files_need_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
         "audio must be a WAV file; got a file that begins with b'fLaC' (convert it, or pip install soundfile)"
     ):
         decode_sound(b"fLaC....", {})
+
+
+@pytest.mark.parametrize(
+    ("header", "start", "frame"), [(b"\xff\xfb\x90\x00", 36, 1152), (b"\xff\xf3\x90\xc0", 13, 576), (b"fLaC", 0, None)]
+)
+def test_silence_of_mp3_files_is_kept(header: bytes, start: int, frame: int | None) -> None:
+    sizes = {1: 4, 4: 100}  # of the optional parts of the tag
+    tag = b"Info\0\0\0" + bytes([sum(sizes)]) + bytes(sum(sizes.values()) + 21) + bytes([576 >> 4, (576 & 15) << 4, 0])
+    content = header.ljust(start, b"\0") + tag + bytes(99)
+    assert silence_of_mp3(content) == (0 if frame is None else frame + 576 + 529)
+    assert silence_of_mp3(content.replace(b"Info", b"none")) == 0
 
 
 SIZES: dict[str, Any] = {"n_fft": 400, "hop_length": 160, "frame_length": 400}

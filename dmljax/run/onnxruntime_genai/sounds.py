@@ -28,9 +28,11 @@ def decode_sound(content: bytes, attributes: Mapping[str, Any]) -> Any:
     wanted = sorted(attributes.get("target_sample_rates", [attributes.get("target_sample_rate", _RATE)]))
     require("audio", rate >= wanted[0], f"must have at least {wanted[0]} samples in a second", rate)
     lower = max(number for number in wanted if number <= rate)
-    mono = samples[:, 0] if lower == rate else _downsample(samples[:, 0], rate, lower)
-    most = attributes.get("max_samples", _MOST_SAMPLES)
-    return mono[: most or None]
+    most = attributes.get("max_samples", _MOST_SAMPLES) or len(samples)
+    if lower == rate:
+        return samples[:most, 0]
+    needed = int(most * rate / lower) + _reach(rate, lower) + 2
+    return _downsample(samples[:needed, 0], rate, lower)[:most]
 
 
 def _wav(content: bytes) -> tuple[Any, int]:
@@ -85,7 +87,27 @@ def _other_sound(content: bytes) -> tuple[Any, int]:
         samples, rate = soundfile.read(io.BytesIO(content), dtype="float32", always_2d=True)
     except (RuntimeError, ValueError, TypeError) as error:  # all that it raises
         raise InvalidDesc(Problem("audio", "must be a recording", reason_of(error))) from None
-    return samples, int(rate)
+    return np.pad(samples, ((silence_of_mp3(content), 0), (0, 0))), int(rate)
+
+
+def silence_of_mp3(content: bytes) -> int:
+    """The samples at the beginning of an MP3 file that `soundfile` leaves out, and GenAI does not; 0 for other files.
+
+    They are the first frame, if it tells of the encoder, and the delay of the encoder and of the decoder.
+    """
+    if len(content) < 4 or content[0] != 0xFF or content[1] & 0xE0 != 0xE0:
+        return 0
+    is_first_version, is_mono = content[1] >> 3 & 3 == 3, content[3] >> 6 == 3
+    start = 4 + ((17 if is_mono else 32) if is_first_version else (9 if is_mono else 17))
+    if content[start : start + 4] not in (b"Xing", b"Info") or len(content) < start + _LONGEST_TAG:
+        return 0
+    flags = content[start + 7]
+    of_encoder = start + 8 + sum(size for bit, size in ((1, 4), (2, 4), (4, 100), (8, 4)) if flags & bit)
+    delay = content[of_encoder + 21] << 4 | content[of_encoder + 22] >> 4
+    return (1152 if is_first_version else 576) + delay + _DECODER_DELAY
+
+
+_LONGEST_TAG, _DECODER_DELAY = 156, 529
 
 
 def _downsample(samples: Any, rate: int, lower: int) -> Any:
@@ -93,7 +115,7 @@ def _downsample(samples: Any, rate: int, lower: int) -> Any:
     filtered = _filter_low(samples, 0.5 * lower / rate)
     factor = np.float32(lower) / np.float32(rate)
     places = np.arange(int(np.ceil(np.float32(len(samples)) * factor)), dtype=np.float32) / factor
-    reach = int(np.ceil(_BETA / (2 * factor)))
+    reach = _reach(rate, lower)
     first = np.maximum(places.astype(np.int64) - reach, 0)
     counts = np.minimum(places.astype(np.int64) + reach, len(samples) - 1) - first + 1
     result = np.empty(len(places), np.float32)
@@ -107,6 +129,11 @@ def _downsample(samples: Any, rate: int, lower: int) -> Any:
 
 
 _BETA = 6.0  # of the Kaiser window
+
+
+def _reach(rate: int, lower: int) -> int:
+    """The samples on each side of a place that count for it."""
+    return int(np.ceil(_BETA * rate / (2 * lower)))
 
 
 def _kaiser(count: int) -> Any:

@@ -128,10 +128,19 @@ def test_what_translates_refuses_what_it_cannot_do(translating: LanguageModel) -
         translating.logits(PROMPTS)
     with refuses("prompts must be known outside of jax.jit"):
         jax.jit(translating.generate)(np.array([5, 6]))
+    with refuses("estimate: not supported for models that translate"):
+        translating.generation_programs(1, 8, 16)
     with refuses("audio must be left out, because the folder's encoder reads texts"):
         translating.generate(PROMPTS, audio={})
     with refuses("images must be left out, because the folder's encoder reads texts"):
         translating.generate(PROMPTS, images={})
+
+
+def test_check_knows_translations(translating_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = {"model": {"vocab": {str(i): i for i in range(WORDS)}}}
+    (translating_folder / "tokenizer.json").write_text(json.dumps(words))
+    assert main(["check", str(translating_folder)]) == 0
+    assert capsys.readouterr().out.startswith(f"{translating_folder}: marian-ssru of 24 tokens\n")
 
 
 @pytest.mark.parametrize("part", ["encoder", "decoder"])
