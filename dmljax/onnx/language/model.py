@@ -72,8 +72,8 @@ class LanguageModel(FolderModel):
     Some folders have several models, whose weights' names then begin with `decoder.`, `encoder.`, `embedding.` or
     `vision.`. With an encoder, as Whisper has, each method takes `audio`: an array of features, such as (sequences, mel
     bins, frames), that you compute. With a vision model it takes `images`: a mapping with the arrays of that model's
-    inputs, where the prompts have tokens for their places. A `state` has heard and seen what came before. A folder whose
-    encoder reads texts, as Marian's does, translates: the new tokens are the prompt's translation.
+    inputs, where the prompts have tokens for their places. A `state` has heard and seen what came before. A folder
+    whose encoder reads texts, as Marian's does, translates: the new tokens are the prompt's translation.
 
     A first call compiles two programs: the first reads prompts, whose lengths are rounded up to a power of two, and the
     second chooses all further tokens. Calls with as many sequences and the same `max_length` use them again.
