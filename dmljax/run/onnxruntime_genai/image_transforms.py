@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dmljax.errors import InvalidDesc, Problem, require
-from dmljax.foundation.files import pillow
+from dmljax.foundation.files import import_pillow
 from dmljax.text import reason_of, show
 
 _MEAN, _STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)  # CLIP's
@@ -17,7 +17,7 @@ _MOST_RATIO = 200  # of an image's sides
 
 def decode_image(content: bytes, attributes: Mapping[str, Any]) -> Any:
     """The pixels (height, width, 3) of an image as bytes; what is transparent shows its color."""
-    module = pillow()
+    module = import_pillow()
     try:
         with module.open(io.BytesIO(content)) as image:
             if image.mode.startswith("I;16"):  # of 16 bits, the upper 8 count
@@ -47,7 +47,7 @@ def resize(pixels: Any, attributes: Mapping[str, Any]) -> Any:
 
 
 def _resample(pixels: Any, height: int, width: int, name: str) -> Any:
-    module = pillow()
+    module = import_pillow()
     image = module.fromarray(np.ascontiguousarray(pixels))
     return np.asarray(image.resize((width, height), getattr(module.Resampling, name)))
 
