@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # with compilers for other chips installed, JAX would look for the chips
+os.environ["DMLJAX_NO_CACHE"] = "1"  # nor must commands write into the cache of whoever runs the tests
 
 import accuracy_table
 import jax

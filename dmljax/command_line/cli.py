@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import dmljax
-from dmljax.command_line import check, compile, estimate, explain, generate, ops, run
+from dmljax.command_line import cache, check, compile, estimate, explain, generate, ops, run
 from dmljax.command_line.terminal import (
     INTERRUPTED,
     REFUSED,
+    YELLOW,
+    color_text,
     quiet,
     report_error,
     run_apart,
@@ -29,8 +31,10 @@ from dmljax.command_line.terminal import (
 MODELS = (".json", ".onnx", ".bin")  # the files that commands take
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, *, keeps_programs: bool | None = None) -> int:
     """Runs a command, and returns its exit status.
+
+    Without arguments, runs the command of this process, and keeps the programs that it compiles.
 
     The status is 0 for success, 1 if `check` or `estimate` has findings, 2 for an error, and 130 after an interrupt.
     """
@@ -51,8 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.command is None:
             parser.print_help()
             return REFUSED
+        keeps = (arguments is None if keeps_programs is None else keeps_programs) and not options.no_cache
         is_apart = arguments is None and options.command in COMPILING  # not in a process that calls this function
-        status = run_apart(sys.argv[1:]) if is_apart else _run_command(options)
+        status = run_apart(sys.argv[1:]) if is_apart else _run_command(options, keeps)
         sys.stdout.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -64,12 +69,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def _run_command(options: argparse.Namespace) -> int:
+def _run_command(options: argparse.Namespace, keeps_programs: bool) -> int:
     """Runs the command and reports its errors; `main` reports errors of writing the output."""
     try:
         with show_progress(is_quiet=options.quiet, is_verbose=options.verbose, as_json=options.json):
-            with quiet():
-                import_module("dmljax.command_line.models")  # imports JAX
+            if options.command not in WITHOUT_JAX:
+                with quiet():
+                    import_module("dmljax.command_line.models")  # imports JAX
+                if keeps_programs:
+                    _open_cache()
             status: int = COMMANDS[options.command].run(options)
     except BrokenPipeError:
         raise
@@ -80,6 +88,12 @@ def _run_command(options: argparse.Namespace) -> int:
             raise
         return report_error(error, as_json=options.json)
     return status
+
+
+def _open_cache() -> None:
+    from dmljax.foundation.programs.compiling import open_cache
+
+    open_cache(lambda line: print(f"{color_text('warning', YELLOW, sys.stderr)}: {line}", file=sys.stderr))
 
 
 DESCRIPTION = """The operators of DirectML on XLA: run, check or estimate models, and look up operators."""
@@ -131,7 +145,9 @@ COMMANDS = {
     "generate": generate,
     "ops": ops,
     "explain": explain,
+    "cache": cache,
 }
+WITHOUT_JAX = ("cache",)
 COMPILING = ("estimate", "compile")  # the commands that need no platform, but other platforms' compilers
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dmljax.command_line.options import COUNT, MESH, Subparsers, add_command, add_model_options, add_options
 from dmljax.command_line.terminal import YELLOW, color_text
-from dmljax.foundation.progress import report
+from dmljax.foundation.programs.progress import report
 from dmljax.text import escape_controls, join_words
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from dmljax.command_line.options import (
     parse_count,
 )
 from dmljax.command_line.terminal import FINDINGS, terminal_width
-from dmljax.foundation.progress import report
+from dmljax.foundation.programs.progress import report
 from dmljax.text import escape_controls, join_words
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from dmljax.command_line.options import (
     parse_integer,
     parse_sizes,
 )
-from dmljax.foundation.progress import report
+from dmljax.foundation.programs.progress import report
 from dmljax.text import escape_controls, json_text
 
 if TYPE_CHECKING:

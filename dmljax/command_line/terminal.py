@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from dmljax.foundation import interrupts
-from dmljax.foundation.progress import ProgressLine, can_redraw, listen, report, show_line
+from dmljax.foundation.programs.progress import ProgressLine, can_redraw, listen, report, show_line
 from dmljax.text import one_line
 
 FINDINGS, REFUSED, INTERRUPTED = 1, 2, 130  # exit statuses; a shell command exits with 130 after Ctrl-C
@@ -152,7 +152,7 @@ sys.stderr = os.fdopen({stream}, "w", 1)
 from dmljax.foundation import interrupts
 interrupts.install(is_silent=True)
 from dmljax.command_line.cli import main
-interrupts.leave(main(sys.argv[1:]))
+interrupts.leave(main(sys.argv[1:], keeps_programs=True))
 """
 
 

@@ -22,6 +22,8 @@ from dmljax.dxdispatch.model import Binding, BindPoint, Dispatch, Dispatchable, 
 from dmljax.dxdispatch.networks import SizedNetwork
 from dmljax.dxdispatch.reading.bindings import require_room
 from dmljax.errors import InvalidDesc, Problem, inside, require
+from dmljax.foundation.platforms import traced_for
+from dmljax.foundation.programs.compiling import compile_once
 from dmljax.graphs.graph import Graph
 from dmljax.types import INTEGERS_4, DataType, x64_enabled
 
@@ -267,5 +269,5 @@ def _call_network(network: SizedNetwork, device: jax.Device) -> Any:
 
 
 def _compile(dispatchable: Dispatchable, device: jax.Device) -> Any:
-    with jax.default_device(device), jax.disable_jit(False):
-        return trace(dispatchable).lower().compile()
+    with jax.default_device(device), jax.disable_jit(False), traced_for(device.platform):
+        return compile_once(trace(dispatchable), device)

@@ -7,7 +7,7 @@ from dmljax.errors import require, within
 from dmljax.estimation.generation import Generation, prepare_generation, work_of
 from dmljax.estimation.programs import prepare
 from dmljax.estimation.report import Estimate
-from dmljax.foundation.progress import Progress, listen, report
+from dmljax.foundation.programs.progress import Progress, listen, report
 from dmljax.text import show
 
 if TYPE_CHECKING:  # the package onnx is an extra

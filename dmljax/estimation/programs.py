@@ -21,6 +21,7 @@ from dmljax.estimation.report import LESS_MEMORY, Batch, Estimate, NodeCost
 from dmljax.estimation.roofline import roofline_of, seconds_of_products
 from dmljax.estimation.targets import Place, place_of, without_mesh
 from dmljax.estimation.training import gradient_of, optimizer_of, training_step
+from dmljax.foundation.programs.compiling import remember
 from dmljax.text import join_words, show
 
 
@@ -116,16 +117,15 @@ def _estimate_program(source: ChipProgram, arguments: Placed, place: Place, buff
             donate_argnums=source.donated,
         )
         traced = _trace(program, arguments)
-        compiled: list[jax.stages.Compiled] = []
-        message = reason_of_refusal(lambda program: compiled.append(_compile(program.lower(), place)), traced)
+        compiled: list[_Compiled] = []
+        message = reason_of_refusal(lambda program: compiled.append(_compile_or_find(program.lower(), place)), traced)
         if message:
             return _estimate_of_refused(message, traced, arguments, place, time.perf_counter() - start)
     seconds = time.perf_counter() - start
     devices = len(place.devices)
-    steps = steps_of(compiled[0].as_text() or "", place.links)
+    text, memory = compiled[0]
+    steps = steps_of(text, place.links)
     steps = with_declared_costs(steps, traced.jaxpr.jaxpr, place.target.platform, devices)
-    memory: Any = compiled[0].memory_analysis()
-    resident = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
     costs = [step.cost for step in steps]
     spent = _time_by_kernel(place.target, costs)
     times = sum_of_times(spent)
@@ -135,7 +135,7 @@ def _estimate_program(source: ChipProgram, arguments: Placed, place: Place, buff
         devices=devices,
         reason="",
         compile_seconds=seconds,
-        peak_bytes=resident + memory.temp_size_in_bytes + memory.generated_code_size_in_bytes,
+        peak_bytes=memory,
         memory_bytes=place.target.usable_memory,
         cost=sum(costs, Cost()),
         times=times,
@@ -157,6 +157,27 @@ def _trace(program: Any, arguments: Placed) -> Any:
             raise
         rule, remedy = "a function with cuDNN's attention compiles only where cuDNN is", 'implementation="xla"'
         raise Unsupported(Problem((), rule, remedy=remedy)) from None
+
+
+class _Compiled(NamedTuple):
+    """What an estimate reads from a compiled program."""
+
+    text: str
+    peak_bytes: int
+
+
+def _compile_or_find(lowered: jax.stages.Lowered, place: Place) -> _Compiled:
+    """Compiles a program, unless a command has compiled it before."""
+
+    def compile_now() -> _Compiled:
+        compiled = _compile(lowered, place)
+        memory: Any = compiled.memory_analysis()
+        resident = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
+        peak = resident + memory.temp_size_in_bytes + memory.generated_code_size_in_bytes
+        return _Compiled(compiled.as_text() or "", peak)
+
+    compiler = f"{place.name} {place.devices[0].client.platform_version}"
+    return remember(compile_now, lambda: f"{compiler} {lowered.as_text(debug_info=True)}")
 
 
 def _compile(lowered: jax.stages.Lowered, place: Place) -> jax.stages.Compiled:

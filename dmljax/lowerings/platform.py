@@ -1,6 +1,6 @@
 """Chooses a lowering by the platform that a program is compiled for.
 
-The process that traces a program does not know that platform: a program exported on a CPU may run on a GPU.
+The process that traces a program seldom knows that platform: a program exported on a CPU may run on a GPU.
 """
 
 from collections.abc import Callable
@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 from jax import lax
 
+from dmljax.foundation.platforms import known_platform
 from dmljax.foundation.sharding import match_varying_axes
 
 R = TypeVar("R")  # an array, or a tree of arrays
@@ -30,6 +31,8 @@ def choose(
     def match_operands(lowering: Callable[..., R]) -> Callable[..., R]:
         return lambda *operands: match_varying_axes(lowering(*operands), operands)
 
+    if platform := known_platform():  # the other functions need not be traced
+        return match_operands({"cpu": cpu, "gpu": gpu, "tpu": tpu}.get(platform) or default)(*operands)
     by_device = {"cpu": cpu, "cuda": gpu, "rocm": gpu, "tpu": tpu}
     by_platform = {
         platform: match_operands(lowering) for platform, lowering in by_device.items() if lowering is not None

@@ -11,7 +11,7 @@ import numpy as np
 import dmljax.onnx.nodes  # noqa: F401  # which registers the handlers
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside
 from dmljax.foundation.checks import integer_in
-from dmljax.foundation.progress import BYTES, report
+from dmljax.foundation.programs.progress import BYTES, report
 from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph
 from dmljax.onnx.graph.reader import Reader, read_model
 from dmljax.onnx.graph.saving import copy_proto, drop_weights
@@ -27,7 +27,7 @@ from dmljax.onnx.rewrites.joining import constants_of_masks, join_attention
 from dmljax.onnx.rewrites.loaded_graph import LoadedGraph
 from dmljax.onnx.rewrites.packed_weights import Origin
 from dmljax.onnx.running.inputs import check_input
-from dmljax.onnx.running.interpreter import as_array
+from dmljax.onnx.running.interpreter import narrow_elements
 from dmljax.onnx.values.types import Elements
 from dmljax.text import did_you_mean, show
 
@@ -107,7 +107,7 @@ def _place_weights(known: dict[str, Elements], names: Sequence[str]) -> dict[str
         for name in names:
             report("placing weights", done, total, BYTES)
             done += known[name].nbytes
-            weights[name] = as_array(known.pop(name))
+            weights[name] = jax.device_put(narrow_elements(known.pop(name)))
     return weights
 
 

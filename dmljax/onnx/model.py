@@ -9,7 +9,7 @@ from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, within
 from dmljax.foundation.checks import array, boolean, integer_in
-from dmljax.foundation.progress import Progress, listen
+from dmljax.foundation.programs.progress import Progress, listen
 from dmljax.graphs.graph import Graph
 from dmljax.onnx import sharding
 from dmljax.onnx.graph import saving

@@ -10,6 +10,7 @@ from jax import Array
 from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from dmljax.errors import InvalidType, Problem, within
+from dmljax.foundation.programs.store import digest_of
 from dmljax.onnx.model import Model, loaded_graph, require_weights
 from dmljax.onnx.sharding import shard_weights, with_auto_mesh
 from dmljax.onnx.values.types import DType
@@ -27,6 +28,11 @@ class SeveralModels:
     def weights(self) -> dict[str, Array]:
         """The weights of all models."""
         return self._join_names({part: model.weights for part, model in self.by_part.items()})
+
+    @property
+    def digest(self) -> str:
+        """A digest of all models, but not of their weights' numbers."""
+        return digest_of(*(part for name, model in self.by_part.items() for part in (name, loaded_graph(model).digest)))
 
     def partition(self, mesh: Mesh | AbstractMesh, axis: str) -> dict[str, PartitionSpec]:
         """Chooses how the devices along a mesh axis divide each weight."""

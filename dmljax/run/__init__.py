@@ -1,4 +1,4 @@
-"""Runs a program of a foreign library unchanged: `python -m dmljax.run program.py [arguments]`.
+"""Runs a program of a foreign library unchanged: `python -m dmljax.run [--no-cache] program.py [arguments]`.
 
 `import pydirectml`, `import onnxruntime` and `import onnxruntime_genai` get dmljax's modules, in that process only, and
 even where the libraries themselves are installed.
@@ -6,6 +6,7 @@ even where the libraries themselves are installed.
 
 import atexit
 import importlib
+import os
 import runpy
 import sys
 from collections.abc import Sequence
@@ -26,8 +27,11 @@ MODULES = {
 
 def main(command: str) -> None:
     """Runs the program named on the command line with the arguments after it."""
+    if sys.argv[1:2] == ["--no-cache"]:
+        os.environ["DMLJAX_NO_CACHE"] = "1"
+        del sys.argv[1]
     if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
-        print(f"usage: python -m {command} program.py [arguments]")
+        print(f"usage: python -m {command} [--no-cache] program.py [arguments]")
         sys.exit(0 if len(sys.argv) > 1 else 2)
     program = sys.argv[1]
     if not Path(program).is_file():
@@ -65,8 +69,15 @@ class _Loader(Loader):
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         with interrupts.held():
             module = importlib.import_module(self._module_name)
+            _open_cache()
             atexit.register(interrupts.skip_teardown)  # JAX's, which may crash after an interrupt
         return module
 
     def exec_module(self, module: ModuleType) -> None:
         return  # importing it has run it
+
+
+def _open_cache() -> None:
+    from dmljax.foundation.programs.compiling import open_cache
+
+    open_cache(lambda line: print(f"dmljax: {line}", file=sys.stderr))

@@ -71,7 +71,7 @@ def test_commands_that_do_not_need_jax_do_not_import_it(option: str) -> None:
     imported = {*re.findall(r"\| +(\S+)$", process.stderr, re.MULTILINE)}
     assert not imported & {"jax", "numpy"}
     others = {name for name in imported if re.match(r"dmljax\.(?!command_line\b)", name)}
-    foundation = ("dmljax.foundation", "dmljax.foundation.interrupts", "dmljax.foundation.progress")
+    foundation = {f"dmljax.foundation{name}" for name in ("", ".interrupts", ".programs", ".programs.progress")}
     assert others == {"dmljax.text", *foundation}
 
 

@@ -23,8 +23,8 @@ import dmljax
 from dmljax.command_line import terminal
 from dmljax.command_line.cli import main
 from dmljax.errors import DmlError
-from dmljax.foundation.programs import Program
-from dmljax.foundation.progress import BYTES, Progress, ProgressLine, listen, report
+from dmljax.foundation.programs.compiling import Program
+from dmljax.foundation.programs.progress import BYTES, Progress, ProgressLine, listen, report
 from dmljax.onnx import diffusion_model, language_model, load
 
 HARDMAX = str(MODELS / "activation_hardmax.json")
@@ -41,7 +41,7 @@ class Screen(StringIO):
 def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Sets the time of lines of progress, which begins at 100 seconds."""
     now = [100.0]
-    monkeypatch.setattr("dmljax.foundation.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("dmljax.foundation.programs.progress.time.monotonic", lambda: now[0])
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "50")
 

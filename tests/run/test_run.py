@@ -83,8 +83,8 @@ def test_missing_names_are_reported() -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "usage"),
     [
-        ([], 2, "usage: python -m dmljax.run program.py [arguments]\n"),
-        (["--help"], 0, "usage: python -m dmljax.run program.py [arguments]\n"),
+        ([], 2, "usage: python -m dmljax.run [--no-cache] program.py [arguments]\n"),
+        (["--help"], 0, "usage: python -m dmljax.run [--no-cache] program.py [arguments]\n"),
         (["none.py"], "there is no file none.py", ""),
     ],
 )
@@ -486,3 +486,15 @@ def test_a_program_of_genai_prints_the_same(folder: Path, reference: Reference, 
     end = str(end_of_answer(reference))
     ours, theirs = (printed(TALK, tmp_path, str(folder), end, runner=runner) for runner in ("dmljax.run", None))
     assert ours == theirs
+
+
+def test_the_cache_is_turned_off_by_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("import os, sys; assert os.environ['DMLJAX_NO_CACHE'] == '1'; sys.exit(len(sys.argv))")
+    monkeypatch.delenv("DMLJAX_NO_CACHE")
+    monkeypatch.setattr(sys, "argv", ["run", "--no-cache", str(program), "x"])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    with pytest.raises(SystemExit) as stopped:
+        dmljax.run.main("dmljax.run")
+    assert stopped.value.code == 2

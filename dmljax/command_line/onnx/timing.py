@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dmljax.errors import Problem, Unsupported, inside
-from dmljax.foundation.progress import report
+from dmljax.foundation.programs.progress import report
 from dmljax.onnx.model import Model
 from dmljax.onnx.values.types import Elements, Value
 from dmljax.text import reason_of

@@ -26,7 +26,7 @@ def column_sizes(image_sizes: Sequence[int], windows: Sequence[Window]) -> tuple
 
 def unfold_windows(image: Array, windows: Sequence[Window]) -> Array:
     """The windows of an image as columns; `fold_windows` is its transpose."""
-    return (_slice_windows if _is_small(windows) else _unfold_by_axis)(image, windows)
+    return (_slice_windows if _is_small(windows) else unfold_by_axis)(image, windows)
 
 
 def fold_windows(columns: Array, image_sizes: Sequence[int], windows: Sequence[Window]) -> Array:
@@ -34,7 +34,7 @@ def fold_windows(columns: Array, image_sizes: Sequence[int], windows: Sequence[W
     if _is_small(windows):
         return _add_at_once(columns, image_sizes, windows)
     image = jnp.zeros_like(columns, shape=tuple(image_sizes))  # only its type matters
-    total: Array = jax.linear_transpose(partial(_unfold_by_axis, windows=windows), image)(columns)[0]
+    total: Array = jax.linear_transpose(partial(unfold_by_axis, windows=windows), image)(columns)[0]
     return total
 
 
@@ -74,8 +74,8 @@ def _slice_windows(image: Array, windows: Sequence[Window]) -> Array:
     return jnp.stack([slice_at(*starts) for starts in places], 2).reshape(column_sizes(image.shape, windows))
 
 
-def _unfold_by_axis(image: Array, windows: Sequence[Window]) -> Array:
-    """Handles one dimension after another, which takes fewer operations."""
+def unfold_by_axis(image: Array, windows: Sequence[Window]) -> Array:
+    """`unfold_windows`, one dimension after another: fewer operations, which compile faster, but more kernels."""
     amounts = [
         (window.start_padding, window.needed_size - window.start_padding - window.input_size, 0) for window in windows
     ]

@@ -8,7 +8,7 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from dmljax.foundation.checks import INT_MAX
 from dmljax.foundation.dimensions import at_most, is_symbolic, replace_at
 from dmljax.foundation.open_sizes import fits
 from dmljax.lowerings.images.channels import apply_channels_last
-from dmljax.lowerings.images.columns import unfold_windows
+from dmljax.lowerings.images.columns import unfold_by_axis, unfold_windows
 from dmljax.lowerings.images.windows import Window
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.workarounds import crop_to_overlap, materialize
@@ -233,11 +233,13 @@ def _convolve_in_columns(image: Array, filter: Array, spec: ConvSpec, sums: Any)
     return _product_of_columns(spread_image, filter, spec._replace(windows=windows))
 
 
-def _product_of_columns(image: Array, filter: Array, spec: ConvSpec) -> Array:
+def _product_of_columns(
+    image: Array, filter: Array, spec: ConvSpec, unfold: Callable[..., Array] = unfold_windows
+) -> Array:
     windows, group_count, precision = spec
     batch, outputs = image.shape[0], filter.shape[0]
     terms, places = math.prod(filter.shape[1:]), math.prod(window.blocks for window in windows)
-    columns = unfold_windows(image, windows).reshape(batch, group_count, terms, places)
+    columns = unfold(image, windows).reshape(batch, group_count, terms, places)
     matrix = filter.reshape(1, group_count, outputs // group_count, terms)
     matrix = jnp.broadcast_to(matrix, (batch, *matrix.shape[1:]))
     products = lax.dot_general(matrix, columns, (((3,), (2,)), ((0, 1), (0, 1))), precision=precision)
@@ -265,7 +267,7 @@ def _convolve_on_cpu(image: Array, filter: Array, spec: ConvSpec) -> Array:
         return apply_channels_last(product, image)
     has_few_places = at_most(places, _FEW_PLACES) and at_most(places - outputs, 0)
     if (group_count > 1 or has_few_places) and not is_symbolic(elements):
-        return _product_of_columns(image, filter, spec)
+        return _product_of_columns(image, filter, spec, unfold_by_axis)
     return _convolve_by_xla(image, filter, spec, image.dtype, is_on_cpu=True)
 
 

@@ -20,8 +20,9 @@ from jax.sharding import Mesh
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, all_checked, require, within
 from dmljax.foundation.checks import array, integer_in
 from dmljax.foundation.files import read_object
-from dmljax.foundation.programs import Program
-from dmljax.foundation.progress import Progress, is_heard, listen, report
+from dmljax.foundation.programs.compiling import Program
+from dmljax.foundation.programs.progress import Progress, is_heard, listen, report
+from dmljax.foundation.programs.store import digest_of
 from dmljax.onnx.diffusion.schedulers import FILE as SCHEDULER, REACH, Scheduler, Table, scheduler_of
 from dmljax.onnx.graph.graph import Node
 from dmljax.onnx.language.tokens import PromptTokenizer
@@ -148,9 +149,10 @@ class DiffusionModel(FolderModel):
         static = ("is_guided", "mesh")
         self._jit_make_images = jax.jit(self._make_images, static_argnames=static)
         # The same in three programs, for those who want to hear of each step
-        self._jit_encode = Program(self._encode, "the text encoder", 1, 3, static_argnames="mesh")
-        self._jit_remove_noise = Program(self._remove_noise, "the U-Net", 2, 3, static_argnames=static)
-        self._jit_decode = Program(self._decode, "the image decoder", 3, 3)
+        source: Any = {"source": lambda: digest_of(repr(settings), self.models.digest)}
+        self._jit_encode = Program(self._encode, "the text encoder", 1, 3, static_argnames="mesh", **source)
+        self._jit_remove_noise = Program(self._remove_noise, "the U-Net", 2, 3, static_argnames=static, **source)
+        self._jit_decode = Program(self._decode, "the image decoder", 3, 3, **source)
 
     def __repr__(self) -> str:
         return f"DiffusionModel({', '.join(f'{part}={model!r}' for part, model in self.models.by_part.items())})"

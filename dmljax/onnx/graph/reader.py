@@ -18,7 +18,7 @@ from onnx import numpy_helper
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside, require
 from dmljax.foundation.checks import integer_in
 from dmljax.foundation.files import open_file, unreadable
-from dmljax.foundation.progress import BYTES, is_heard, report
+from dmljax.foundation.programs.progress import BYTES, is_heard, report
 from dmljax.onnx.graph.graph import MAIN, Function, FunctionKey, Node, OnnxGraph, Reference, TensorType, sort_nodes
 from dmljax.text import one_line, show
 

@@ -18,8 +18,9 @@ from jax import Array, lax
 from jax.sharding import Mesh
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported
-from dmljax.foundation.programs import Program
-from dmljax.foundation.progress import report
+from dmljax.foundation.programs.compiling import Program
+from dmljax.foundation.programs.progress import report
+from dmljax.foundation.programs.store import digest_of
 from dmljax.onnx.graph.graph import TensorType
 from dmljax.onnx.language.parts import DECODER, ROLES, FolderModels, require_appending_attention, types_of_inputs
 from dmljax.onnx.language.sampling import Sampling, Search, choose_tokens, numbers_of, sampling_of
@@ -75,16 +76,21 @@ class Decoder:
     position_streams: tuple[Any, ...]  # the sizes of positions in time, height and width
 
     @cached_property
+    def digest(self) -> str:
+        """A digest of the folder's settings and models, but not of the weights' numbers."""
+        return digest_of(repr(self.settings), self.models.digest)
+
+    @cached_property
     def jit_read_block(self) -> Callable[..., Any]:
-        return _jit_in_place(self.read_block, ("is_first", "mesh"), "the prompt", 1, 2)
+        return _jit_in_place(self, self.read_block, ("is_first", "mesh"), "the prompt", 1)
 
     @cached_property
     def jit_decode(self) -> Callable[..., Any]:
-        return _jit_in_place(self.decode, ("form", "mesh"), "the decoder", 2, 2)
+        return _jit_in_place(self, self.decode, ("form", "mesh"), "the decoder", 2)
 
     @cached_property
     def jit_score_tokens(self) -> Callable[..., Any]:
-        return Program(self.score_tokens, "the decoder")
+        return Program(self.score_tokens, "the decoder", source=lambda: self.digest)
 
     @cached_property
     def jit_read_anew(self) -> Callable[..., Any]:
@@ -92,11 +98,11 @@ class Decoder:
 
     @cached_property
     def jit_encode_audio(self) -> Callable[..., Any]:
-        return Program(self.models.encode_audio, "the encoder")
+        return Program(self.models.encode_audio, "the encoder", source=lambda: self.digest)
 
     @cached_property
     def jit_embed_tokens(self) -> Callable[..., Any]:
-        return Program(self.models.embed_tokens, "the embedding")
+        return Program(self.models.embed_tokens, "the embedding", source=lambda: self.digest)
 
     def empty_state(self, batch: int, room: int, weights: Mapping[str, Any]) -> State:
         """The state of sequences without tokens, with room for `room` tokens of each."""
@@ -536,9 +542,12 @@ def _encode_and_prefill(
     )
 
 
-def _jit_in_place(function: Callable[..., Any], static: Sequence[str], *place: Any) -> Callable[..., Any]:
+def _jit_in_place(
+    decoder: Decoder, function: Callable[..., Any], static: Sequence[str], name: str, number: int
+) -> Callable[..., Any]:
     """Compiles a function of weights and a state, which it updates in place unless it is transformed."""
-    donating = Program(function, *place, donate_argnums=1, static_argnames=static)
+    options: Any = {"donate_argnums": 1, "static_argnames": static}
+    donating = Program(function, name, number, 2, source=lambda: decoder.digest, **options)
     transformed = jax.jit(function, static_argnames=static)
 
     def call(*arguments: Any, **options: Any) -> Any:

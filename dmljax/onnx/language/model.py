@@ -15,7 +15,7 @@ from jax import Array
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, within
 from dmljax.foundation.checks import integer_in
-from dmljax.foundation.progress import Progress, listen, report
+from dmljax.foundation.programs.progress import Progress, listen, report
 from dmljax.onnx.language.generation import (
     GenerationProgram,
     GenerationRun,

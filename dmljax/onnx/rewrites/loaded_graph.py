@@ -3,10 +3,13 @@
 import functools
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
+import numpy as np
 import onnx
 
+from dmljax.foundation.programs.store import digest_of
 from dmljax.onnx.graph.graph import Node, OnnxGraph, TensorType, names_read
 from dmljax.onnx.handlers.registry import Handler
 from dmljax.onnx.rewrites.joining import join_attention
@@ -51,6 +54,22 @@ class LoadedGraph:
             return self.joined
         return with_scanned_layers(self.joined, self.types, self.constants, self.find)
 
+    @functools.cached_property
+    def digest(self) -> str:
+        """A digest of the file, and of all that changed its graph, but not of the weights' numbers."""
+        graph = self.joined
+        nodes = (f"{node.operator} {node.inputs} {node.outputs}" for node in graph.nodes)
+        known = (digest_parts(name, value) for name, value in sorted(self.constants.items()))
+        return digest_of(
+            onnx.__version__,
+            self.file.SerializeToString(deterministic=True),
+            *nodes,
+            *map(str, (*graph.inputs, *graph.outputs, *self.defaults)),
+            *(f"{name} {struct}" for name, struct in self.types.items()),
+            *(part for parts in known for part in parts),
+            f"{self.maximum_sizes} {self.scan_layers}",
+        )
+
     def part(self, graph: OnnxGraph) -> "LoadedGraph":
         """The record of a graph that has a part of this graph's nodes, with the weights that the part reads."""
         read = {*graph.output_names, *names_read(*graph.nodes)}
@@ -61,3 +80,12 @@ class LoadedGraph:
             defaults=tuple(tensor for tensor in self.defaults if tensor.name in graph.input_names),
             types={name: struct for name, struct in self.types.items() if name in read},
         )
+
+
+def digest_parts(name: str, value: Any) -> tuple[str, bytes | memoryview]:
+    """The name and the type of a known value, and its elements."""
+    elements = np.ascontiguousarray(value)
+    described = f"{name} {elements.dtype} {elements.shape}"
+    if elements.dtype == object:
+        return described, repr(elements.tolist()).encode()
+    return described, elements.reshape(-1).view(np.uint8).data

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 import jax
 import numpy as np
 
-from dmljax.foundation.programs import Program
+from dmljax.foundation.programs.compiling import Program
 from dmljax.graphs.steps import run_at_each_call
 from dmljax.onnx.graph.graph import OnnxGraph, names_read
 from dmljax.onnx.graph.walks import steps_of
+from dmljax.onnx.rewrites.loaded_graph import LoadedGraph
 from dmljax.onnx.running.interpreter import Interpreter, as_array, is_known
 from dmljax.onnx.values.symbols import has_counts
 from dmljax.onnx.values.types import Array, Value
@@ -28,13 +29,14 @@ class Folded:
 
 
 def fold(
-    interpreter: Interpreter, graph: OnnxGraph, constants: Mapping[str, Value], weights: Mapping[str, Array]
+    interpreter: Interpreter, loaded: LoadedGraph, constants: Mapping[str, Value], weights: Mapping[str, Array]
 ) -> Folded:
     """Computes the nodes of a graph that read only weights and constants, if that makes calls faster.
 
     A result larger than its weights, such as DequantizeLinear's, is folded only for matrix products, whose factors XLA
     writes to memory on every call except on a TPU. Convolution filters gain nothing from folding.
     """
+    graph = loaded.running
     origins: dict[str, frozenset[str]] = {}  # the weights that each result depends on
 
     def every(weights: Mapping[str, Array]) -> dict[str, Array]:
@@ -67,7 +69,11 @@ def fold(
         return Folded(graph, {}, {})
     needed = frozenset().union(*(origins[name] for name in kept))
     sources = {name: weight for name, weight in weights.items() if name in needed}
-    compute = Program(lambda weights: {name: every(weights)[name] for name in kept}, "what depends only on weights")
+    compute = Program(
+        lambda weights: {name: every(weights)[name] for name in kept},
+        "what depends only on weights",
+        source=lambda: loaded.digest,
+    )
     values = compute(dict(weights))
     return Folded(replace(graph, nodes=nodes), sources, values)
 

@@ -404,6 +404,21 @@ def as_array(value: Value) -> Array:
         raise NotKnown(Problem((), "must not have a size that depends on values", remedy=OUTSIDE))
     if isinstance(value, Symbols):
         return trace_symbols(value)
+    return jnp.asarray(narrow_elements(value))
+
+
+def on_device(value: Any) -> Array:
+    """Copies known elements to a device, without compiling a program for each shape as `jnp.asarray` does."""
+    if isinstance(value, jax.Array):
+        return value
+    with jax.ensure_compile_time_eval():
+        # JAX may share the memory of NumPy's array, which the caller may modify.
+        array: Array = jax.device_put(np.array(narrow_elements(value)))
+        return array
+
+
+def narrow_elements(value: Any) -> Elements:
+    """Elements in JAX's types; raises if integers need 64 bits and JAX's 64-bit types are disabled."""
     value = np.asarray(value)
     if value.dtype == object:
         raise Unsupported(Problem((), "must be numbers: JAX has no strings", "strings"))
@@ -417,7 +432,8 @@ def as_array(value: Value) -> Array:
         value = value.astype(narrow)
     elif not x64_enabled() and value.dtype in (np.float64, np.complex128):
         value = value.astype(np.float32 if value.dtype == np.float64 else np.complex64)
-    return jnp.asarray(value)
+    elements: Elements = value
+    return elements
 
 
 def promote(first: DTypeLike, second: DTypeLike) -> DType:

@@ -12,13 +12,14 @@ import numpy as np
 
 from dmljax.errors import InvalidType, Problem, inside, within
 from dmljax.foundation.checks import JAX_ARRAYS
-from dmljax.foundation.programs import Program
-from dmljax.foundation.progress import report
+from dmljax.foundation.programs.compiling import Program, notify
+from dmljax.foundation.programs.progress import report
+from dmljax.foundation.programs.store import digest_of
 from dmljax.onnx.graph.graph import OnnxGraph, names_read
-from dmljax.onnx.rewrites.loaded_graph import LoadedGraph
+from dmljax.onnx.rewrites.loaded_graph import LoadedGraph, digest_parts
 from dmljax.onnx.running.folding import fold
 from dmljax.onnx.running.inputs import Inputs, is_text
-from dmljax.onnx.running.interpreter import KEY, Interpreter, as_array, is_known, weights_of_types
+from dmljax.onnx.running.interpreter import KEY, Interpreter, as_array, is_known, on_device, weights_of_types
 from dmljax.onnx.running.static_part import KeyedArray, StaticPart
 from dmljax.onnx.values.counts import NotKnown
 from dmljax.onnx.values.padded import Padded, is_padded_array
@@ -75,9 +76,12 @@ class Plan:
         self._inputs = Inputs(loaded.inputs, loaded.defaults)
         self._last: CallWeights | None = None
         # Outside jit, values are known when their nodes run, and sizes need no bounds.
-        self._static_part = StaticPart(Interpreter(loaded.find, {}, loaded.leading), loaded.running)
-        self._by_place = Program(self._run_by_place, "the model", static_argnums=0)
-        self._by_values = Program(self._run, "the model", static_argnums=(0, 1))
+        outside = Interpreter(loaded.find, {}, loaded.leading)
+        self._static_part = StaticPart(outside, loaded)
+        kept: Any = {"source": self._source, "failure": NotKnown, "compiles_again": self._say_that_sizes_compile}
+        self._has_said_so = False
+        self._by_place = Program(self._run_by_place, "the model", static_argnums=0, **kept)
+        self._by_values = Program(self._run, "the model", static_argnums=(0, 1), **kept)
         is_by_place = not any(tensor.name in loaded.deciding or tensor.kind != "tensor" for tensor in loaded.inputs)
         self._mode = PlanMode.BY_PLACE if loaded.inputs and is_by_place else PlanMode.BY_VALUES
 
@@ -112,6 +116,23 @@ class Plan:
             error.args = (*error.args, *self.interpreter.left_open.values())
             raise
 
+    def _source(self) -> str:
+        """A digest of all that programs compute from besides their arguments: also of the numbers of folded weights."""
+        constants = self._folded.constants if "_folded" in vars(self) else {}
+        known = (digest_parts(name, value) for name, value in constants.items())
+        return digest_of(self.graph.digest, *(part for parts in known for part in parts))
+
+    def _say_that_sizes_compile(self, *arguments: Any) -> None:
+        """Tells the user of a command once that other sizes of inputs need other programs."""
+        if self._has_said_so:
+            return
+        self._has_said_so = True
+        *_, inputs = arguments
+        if not isinstance(inputs, dict):
+            inputs = dict(zip((tensor.name for tensor in self.graph.inputs), arguments[2:], strict=True))
+        sizes = join_words(f"{name} {list(np.shape(value))}" for name, value in inputs.items())
+        notify(f"compiling the model again for {sizes}, as for each new size of its inputs; fewer sizes compile less")
+
     # Weights
 
     def _other_floats(self, call: CallWeights) -> frozenset[DType]:
@@ -127,7 +148,7 @@ class Plan:
         defaults = {tensor.name for tensor in self._inputs.defaults}
         constants = {name: value for name, value in self.graph.constants.items() if name not in defaults}
         with jax.ensure_compile_time_eval():
-            folded = fold(self.interpreter, self.graph.running, constants, self._weights)
+            folded = fold(self.interpreter, self.graph, constants, self._weights)
         # Weights that no program needs are freed when the user replaces them.
         weights, self._weights = self._weights, {}
         read = {name for node in folded.graph.nodes for name in names_read(node)} | {*folded.graph.output_names}
@@ -160,6 +181,9 @@ class Plan:
         for name, value in inputs.items():
             if is_text(value) or (name in self.graph.deciding and is_known(value)):
                 known[name] = np.asarray(value)
+            elif type(value) is np.ndarray:
+                with inside(name):
+                    arrays[name] = on_device(value)
             else:
                 arrays[name] = _as_arrays(name, value)
         is_concrete = all(map(is_known, jax.tree.leaves((arrays, call.arguments))))

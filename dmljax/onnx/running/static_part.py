@@ -4,14 +4,16 @@ NonZero, for example, must know the elements of its input. It runs eagerly on a 
 that reads from it. All other nodes are compiled together.
 """
 
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import jax
 import numpy as np
 
-from dmljax.foundation.programs import Program
-from dmljax.onnx.graph.graph import OnnxGraph, names_read
+from dmljax.foundation.programs.compiling import Program
+from dmljax.foundation.programs.store import digest_of
+from dmljax.onnx.graph.graph import names_read
+from dmljax.onnx.rewrites.loaded_graph import LoadedGraph, digest_parts
 from dmljax.onnx.running.interpreter import Interpreter
 from dmljax.onnx.values.types import Elements, Value
 
@@ -25,6 +27,11 @@ class KeyedArray:
         self.name, self.value = name, value
         data = tuple(value.ravel().tolist()) if value.dtype == object else value.tobytes()
         self._key = (name, value.dtype, value.shape, data)
+
+    @property
+    def digest(self) -> str:
+        """The same text for the same array in every process."""
+        return digest_of(*digest_parts(self.name, self.value))
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -45,8 +52,8 @@ class _Part:
 class StaticPart:
     """The part of a graph whose sizes do not depend on values, compiled for each set of shapes and known values."""
 
-    def __init__(self, interpreter: Interpreter, graph: OnnxGraph) -> None:
-        self._interpreter, self._graph = interpreter, graph
+    def __init__(self, interpreter: Interpreter, loaded: LoadedGraph) -> None:
+        self._interpreter, self._graph, self._loaded = interpreter, loaded.running, loaded
         self._kept: dict[Hashable, _Part] = {}
 
     def run(self, values: dict[str, Value], fixed: Collection[str]) -> list[Value]:
@@ -58,7 +65,7 @@ class StaticPart:
             if len(self._kept) >= MAX_KEPT:
                 self._kept.pop(next(iter(self._kept)))
             known = {name: value for name, value in values.items() if name not in arrays}
-            part = self._kept[key] = self._compile(known)
+            part = self._kept[key] = self._compile(known, key)
         values |= part.compiled(arrays)
         values |= part.known
         for index in range(len(self._graph.nodes)):
@@ -67,7 +74,7 @@ class StaticPart:
             self._interpreter.forget(self._graph, index, values)
         return self._interpreter.outputs(self._graph, values)
 
-    def _compile(self, known: Mapping[str, Value]) -> _Part:
+    def _compile(self, known: Mapping[str, Value], key: Sequence[Hashable]) -> _Part:
         nodes = self._graph.nodes
 
         def compute(arrays: dict[str, Value]) -> dict[str, Value]:
@@ -81,7 +88,18 @@ class StaticPart:
             part.known = {name: value for name, value in made.items() if not _has_arrays(value)}
             return {name: value for name, value in made.items() if name not in part.known}
 
-        part = _Part(Program(compute, "the static part of the model"))
+        def use_notes(notes: tuple[set[int], dict[str, Value]]) -> None:
+            part.nodes, part.known = notes
+
+        part = _Part(
+            Program(
+                compute,
+                "the static part of the model",
+                source=lambda: digest_of(self._loaded.digest, *map(_text_of, key)),
+                notes=lambda: (part.nodes, part.known),
+                use_notes=use_notes,
+            )
+        )
         return part
 
 
@@ -98,3 +116,10 @@ def _key(name: str, value: Value) -> Hashable:
     if isinstance(value, list):
         return name, *(_key("", element) for element in value)
     return name if value is None else KeyedArray(name, np.asarray(value))
+
+
+def _text_of(key: Hashable) -> str:
+    """The same text for the same part of a key in every process."""
+    if isinstance(key, tuple):
+        return repr([*map(_text_of, key)])
+    return key.digest if isinstance(key, KeyedArray) else str(key)

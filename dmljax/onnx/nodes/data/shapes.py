@@ -484,7 +484,12 @@ def _reverse_sequence(x: Array, lengths: Vector, *, batch_axis: int = 1, time_ax
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
 
-@handles("Trilu")
+def _fold_triangle(x: Known, k: Known | None = None, *, upper: int = 1) -> Known:
+    side = np.triu if upper else np.tril
+    return side(x, 0 if k is None else max(INT32_MIN, min(INT32_MAX - 1, int(k.item()))))
+
+
+@handles("Trilu", fold=_fold_triangle)
 def _triangle(x: Matrices, k: KeptNumber | None = None, *, upper: int = 1) -> Array:
     # ONNX keeps one side of diagonal k; DirectML zeros the other.
     if k is not None and (isinstance(k, Symbols) or not isinstance(k, np.ndarray)):
