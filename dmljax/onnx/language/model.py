@@ -110,7 +110,8 @@ class LanguageModel(FolderModel):
     def with_layers(self, count: int) -> "LanguageModel":
         """Makes a language model with only the first of the `equal_layers`, as `Model.with_layers` does."""
         with within("onnx"):
-            caches = [name for role, name in self.settings.names.items() if role.startswith(("past_", "present_"))]
+            prefixes = ("past_", "present_")
+            caches = [name for role, name in self.settings.names.items() if role.startswith(prefixes) and "%d" in name]
             loaded = loaded_graph(self.model)
             graph, layers = renumber_caches(graph_with_layers(loaded, count), caches, self.settings.layers)
             by_part = self.models.by_part | {DECODER: Model(loaded.part(graph), self.model.weights)}

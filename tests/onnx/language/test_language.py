@@ -623,6 +623,12 @@ def test_a_model_in_another_float_type_keeps_no_copy_in_the_files_type(folder: P
     assert sum(array.nbytes for array in loaded) <= 1.1 * sum(array.nbytes for array in half.weights.values())
 
 
+def test_a_model_with_fewer_layers_generates(tmp_path: Path) -> None:
+    short = language_model(write_folder(tmp_path, layers=3)).with_layers(2)
+    assert (short.settings.layers, short.equal_layers) == (2, 2)
+    assert len(short.generate(PROMPT, max_length=12, min_length=12)) == 12
+
+
 # Bad input
 
 
