@@ -58,6 +58,22 @@ for_each_operator = pytest.mark.parametrize("operator", OPERATORS)
 Test = TypeVar("Test", bound=Callable[..., None])
 
 
+def in_one_test(check: Callable[[str], None]) -> Callable[[], None]:
+    """Makes a quick check of an operator one test of all operators, which lists those that fail."""
+
+    def check_all() -> None:
+        failures: dict[str, str] = {}
+        for operator in OPERATORS:
+            try:
+                check(operator)
+            except (Exception, pytest.fail.Exception) as error:
+                failures[operator] = f"{type(error).__name__}: {error}"
+        assert failures == {}
+
+    check_all.__name__ = check.__name__
+    return check_all
+
+
 def function_name(operator: str) -> str:
     return operator.removeprefix("DML_OPERATOR_").lower()
 
@@ -70,13 +86,13 @@ def test_the_tables_of_the_tests_know_every_operator() -> None:
     assert set(OPERATORS) == set(CASES) == set(SUPPORT) == set(MEMBERS)
 
 
-@for_each_operator
+@in_one_test
 def test_is_exported_under_its_directml_name(operator: str) -> None:
     assert getattr(directml, desc_name(operator)) is OPERATORS[operator]
     assert callable(getattr(dmljax, function_name(operator)))
 
 
-@for_each_operator
+@in_one_test
 def test_its_rules_are_sentences(operator: str) -> None:
     rules = [rule.sentence_for(OPERATORS[operator]) for rule in OPERATORS[operator].rules]
     assert rules
@@ -85,7 +101,7 @@ def test_its_rules_are_sentences(operator: str) -> None:
         assert "{{" not in sentences
 
 
-@for_each_operator
+@in_one_test
 def test_is_documented_with_a_running_example(operator: str) -> None:
     documentation = inspect.getdoc(getattr(dmljax, function_name(operator))) or ""
     assert re.search(rf">>> .*\b{function_name(operator)}\(", documentation)
@@ -101,7 +117,7 @@ def test_the_pages_examples_are_reproduced_bit_for_bit(operator: str) -> None:
         assert example.expects(computed), (example.title, computed)
 
 
-@for_each_operator
+@in_one_test
 def test_the_members_are_the_headers_in_its_order(operator: str) -> None:
     assert list(directml.to_json(any_desc(operator))["Desc"]) == MEMBERS[operator].split()
 
@@ -122,7 +138,7 @@ def test_equals_the_oracle_at_every_data_type_and_at_the_lowest_and_highest_rank
         case.check(desc, given, computed)
 
 
-@for_each_operator
+@in_one_test
 def test_a_desc_is_written_as_one_would_type_it(operator: str) -> None:
     for desc in typed_descs(operator):
         assert eval(repr(desc), vars(directml)) == desc
@@ -178,7 +194,7 @@ def test_minimum_feature_level_matches_the_page_for_every_type_and_rank(operator
     assert levels - {None} == set(SUPPORT[operator]), "every table of the page decides some level"
 
 
-@for_each_operator
+@in_one_test
 def test_is_refused_one_level_below_its_introduction(operator: str) -> None:
     introduced = min(OPERATORS[operator].support)
     desc = next(typed_descs(operator, introduced))
@@ -190,7 +206,7 @@ def test_is_refused_one_level_below_its_introduction(operator: str) -> None:
                 directml.lower(desc, feature_level=level)
 
 
-@for_each_operator
+@in_one_test
 def test_a_desc_survives_json(operator: str) -> None:
     for desc in typed_descs(operator):
         spelled = json.loads(json.dumps(directml.to_json(desc), allow_nan=False))
@@ -203,7 +219,7 @@ def test_a_desc_survives_json(operator: str) -> None:
         assert directml.from_json({key: value for key, value in inline.items() if key != "AxisCount"}) == desc
 
 
-@for_each_operator
+@in_one_test
 def test_a_lowered_desc_refuses_other_arrays_by_name(operator: str) -> None:
     desc = any_desc(operator)
     lowered, inputs = directml.lower(desc), CASES[operator].inputs(desc, np.random.default_rng(0))
