@@ -29,6 +29,10 @@ MAX_ELEMENTS = 2**40  # of an array: more than any memory holds
 MAX_DEPTH = 64  # of nested function calls, and of nested subgraphs
 
 
+class InvalidModelFile(InvalidDesc):
+    """A file or bytes are not an ONNX model in protobuf."""
+
+
 def read_model(source: Any) -> tuple["onnx.ModelProto", Path | None]:
     """The model from a file, bytes or a ModelProto, and the folder of its external data."""
     if isinstance(source, onnx.ModelProto):
@@ -47,7 +51,7 @@ def read_model(source: Any) -> tuple["onnx.ModelProto", Path | None]:
 def read_types_of_inputs(source: Any) -> dict[str, TensorType]:
     """The types of a model's inputs, without its weights."""
     proto, _ = read_model(source)
-    return {tensor.name: tensor for tensor in map(_tensor_type, proto.graph.input)}
+    return {tensor.name: tensor for tensor in map(tensor_type, proto.graph.input)}
 
 
 def _parse_proto(data: bytes, note: str = "") -> "onnx.ModelProto":
@@ -55,7 +59,7 @@ def _parse_proto(data: bytes, note: str = "") -> "onnx.ModelProto":
     try:
         model.ParseFromString(data)
     except Exception:  # each implementation of protobuf raises different errors
-        raise InvalidDesc(Problem((), "not an ONNX model in protobuf", size)) from None
+        raise InvalidModelFile(Problem((), "not an ONNX model in protobuf", size)) from None
     if not model.HasField("graph"):
         raise InvalidDesc(Problem((), "not an ONNX model, because it has no graph", size))
     return model
@@ -106,8 +110,8 @@ class Reader:
         for sparse in proto.sparse_initializer:
             name = _text("name", sparse.values.name)
             constants[name] = self._sparse(("initializers", name), sparse)
-        inputs = tuple(_tensor_type(info) for info in proto.input)
-        outputs = tuple(_tensor_type(info) for info in proto.output)
+        inputs = tuple(tensor_type(info) for info in proto.input)
+        outputs = tuple(tensor_type(info) for info in proto.output)
         for own in () if depth else inputs:
             require_possible_sizes(own.name, own.sizes or ())
         own_names = [*(tensor.name for tensor in inputs), *constants]
@@ -307,7 +311,8 @@ def dtype_of(type_number: int) -> np.dtype[Any]:
 _WITHOUT_XLA = frozenset({"float6_e2m3fn", "float6_e3m2fn"})
 
 
-def _tensor_type(info: Any) -> TensorType:
+def tensor_type(info: Any) -> TensorType:
+    """The type of an input or an output in a file."""
     name = _text("name", info.name)
     with inside(name):
         return _type_of(name, info.type)

@@ -30,7 +30,7 @@ def drop_weights(model: Any, reader: Reader, names: Collection[str]) -> None:
     for tensor in sparse:
         model.graph.initializer.append(onnx.TensorProto(name=tensor.values.name, data_type=tensor.values.data_type))
         model.graph.sparse_initializer.remove(tensor)
-    for _, tensor in _weights(model.graph, names):
+    for _, tensor in weights_of(model.graph, names):
         tensor.CopyFrom(onnx.TensorProto(name=tensor.name, data_type=tensor.data_type))
     graphs = [model.graph, *model.functions]
     for tensor in (tensor for graph in graphs for tensor in _tensors(graph)):
@@ -42,7 +42,7 @@ def save(model: Any, path: Path, weights: Mapping[str, Any]) -> None:
     """Writes a model stripped by `drop_weights`, with these weights."""
     filled = copy_proto(model)
     arrays = jax.device_get(dict(weights))
-    for name, tensor in _weights(filled.graph, arrays.keys()):
+    for name, tensor in weights_of(filled.graph, arrays.keys()):
         filled_tensor = numpy_helper.from_array(
             _convert_to_file_type(name, arrays[name], tensor.data_type), tensor.name
         )
@@ -61,7 +61,7 @@ def _convert_to_file_type(name: str, array: np.ndarray[Any, Any], type_number: i
     return array.astype(dtype)
 
 
-def _weights(graph: Any, names: Collection[str]) -> Iterator[tuple[str, Any]]:
+def weights_of(graph: Any, names: Collection[str]) -> Iterator[tuple[str, Any]]:
     """Yields the tensors of weights by name: initializers, and values of Constant nodes."""
     for tensor in graph.initializer:
         if tensor.name in names:

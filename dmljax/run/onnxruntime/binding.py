@@ -6,8 +6,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from dmljax.errors import InvalidDesc, Problem
+from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.run.answers import Answering, refusing
+from dmljax.run.onnxruntime.arguments import require_kind
 from dmljax.run.onnxruntime.values import OrtValue, as_numpy, device_of_name, memory_at, require_memory
 from dmljax.text import show
 
@@ -22,13 +23,17 @@ class IOBinding(Answering):
         self._names[0] += [argument.name for argument in session.get_overridable_initializers()]
         self._inputs: dict[str, Any] = {}
         self._outputs: dict[str, Any] = {}  # where each output goes: an OrtValue, an array, or the name of a device
-        self._found: list[OrtValue] = []
+        self._found: dict[str, OrtValue] = {}
 
     def bind_cpu_input(self, name: str, arr_on_cpu: Any) -> None:
         """Binds an array, which each run reads anew."""
+        with refusing("onnxruntime"):
+            if not isinstance(arr_on_cpu, np.ndarray | jax.Array):
+                raise InvalidType(Problem("arr_on_cpu", "must be an array", show(arr_on_cpu)))
         self._bind(0, name, arr_on_cpu)
 
     def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
+        require_kind("ortvalue", ortvalue, OrtValue)
         self._bind(0, name, ortvalue)
 
     def bind_input(
@@ -59,6 +64,7 @@ class IOBinding(Answering):
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
         """Binds an output to a value, which each run overwrites."""
+        require_kind("ortvalue", ortvalue, OrtValue)
         self._bind(1, name, ortvalue)
 
     def _bind(self, side: int, name: str, place: Any) -> None:
@@ -68,36 +74,42 @@ class IOBinding(Answering):
                 rule = f"must be among the {word}: {', '.join(self._names[side])}"
                 raise InvalidDesc(Problem("name", rule, show(name)))
         (self._inputs, self._outputs)[side][name] = place
+        if side == 1:
+            self._found[name] = _empty_value(place)
 
     def clear_binding_inputs(self) -> None:
         self._inputs.clear()
 
     def clear_binding_outputs(self) -> None:
         self._outputs.clear()
+        self._found.clear()
 
     def synchronize_inputs(self) -> None:
         """Does nothing, because runs wait for their inputs."""
 
     def synchronize_outputs(self) -> None:
         """Waits for the outputs."""
-        jax.block_until_ready([value._value for value in self._found if value.is_tensor()])
+        jax.block_until_ready([value._value for value in self._found.values() if value.is_tensor()])
 
     def get_outputs(self) -> list[OrtValue]:
-        """The outputs of the last run, in the order in which they were bound."""
-        return list(self._found)
+        """The outputs of the last run, in the order in which they were bound; they are empty before it."""
+        return list(self._found.values())
 
     def copy_outputs_to_cpu(self) -> list[Any]:
         """The outputs of the last run as NumPy arrays."""
-        return [value.numpy() for value in self._found]
+        return [value.numpy() for value in self._found.values()]
 
     def _fill(self, results: Sequence[Any]) -> None:
         """Puts the results where the outputs are bound."""
-        self._found = [_put(place, result) for place, result in zip(self._outputs.values(), results, strict=True)]
+        for (name, place), result in zip(self._outputs.items(), results, strict=True):
+            if isinstance(place, str):
+                self._found[name] = OrtValue(result, place)
+            else:
+                self._found[name].update_inplace(as_numpy(result))
 
 
-def _put(place: Any, result: Any) -> OrtValue:
+def _empty_value(place: Any) -> OrtValue:
+    """The value at a place before a run, which has none yet if the place is a device."""
     if isinstance(place, str):
-        return OrtValue(result, place)
-    value = OrtValue(place, "cpu") if isinstance(place, np.ndarray) else place
-    value.update_inplace(as_numpy(result))
-    return value
+        return OrtValue(None, place)
+    return OrtValue(place, "cpu") if isinstance(place, np.ndarray) else place

@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, ClassVar
 
-from dmljax.errors import InvalidDesc, Problem, Unsupported
+import numpy as np
+
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
 from dmljax.run.answers import Answering, absent, refusing
+from dmljax.run.onnxruntime.arguments import require_type
 from dmljax.text import show
 
 
@@ -47,6 +50,8 @@ class _KnownOptions(Answering):
     def __setattr__(self, name: str, value: Any) -> None:
         if not name.startswith("_") and name not in self._DEFAULTS:
             raise absent(f"onnxruntime.{type(self).__name__}", name)
+        if not name.startswith("_"):
+            value = _convert(name, value, self._DEFAULTS[name])
         if name in self._KEPT and value != self._DEFAULTS[name]:
             with refusing("onnxruntime"):
                 rule = f"must be {self._DEFAULTS[name]!r}, because {self._KEPT[name]}"
@@ -55,6 +60,8 @@ class _KnownOptions(Answering):
 
     def _add_entry(self, config_key: str, config_value: str) -> None:
         """Keeps an entry, which has no effect."""
+        require_type("config_key", config_key, str)
+        require_type("config_value", config_value, str)
         self._entries[config_key] = config_value
 
     def _entry(self, config_key: str) -> str:
@@ -63,6 +70,24 @@ class _KnownOptions(Answering):
             with refusing("onnxruntime"):
                 raise InvalidDesc(Problem("key", "must have been added before", show(config_key)))
         return self._entries[config_key]
+
+
+def _convert(name: str, value: Any, default: Any) -> Any:
+    """Converts the value of an option to the type of its default; raises a TypeError if it has another type."""
+    if isinstance(default, bool):
+        require_type(name, value, bool, int, np.bool, type(None))
+        return bool(value)
+    if isinstance(default, int):
+        require_type(name, value, int, np.integer)
+        with refusing("onnxruntime", type):
+            if not _INT32.min <= value <= _INT32.max:
+                raise InvalidType(Problem(name, "must fit into 32 bits", show(value)))
+        return int(value)
+    require_type(name, value, type(default))
+    return value
+
+
+_INT32 = np.iinfo(np.int32)
 
 
 class SessionOptions(_KnownOptions):
@@ -99,11 +124,13 @@ class SessionOptions(_KnownOptions):
 
     def add_free_dimension_override_by_name(self, dim_name: str, dim_value: int) -> None:
         """Fixes the open sizes with a name."""
-        self._names[dim_name] = dim_value
+        require_type("dim_name", dim_name, str)
+        self._names[dim_name] = _convert("dim_value", dim_value, 0)
 
     def add_free_dimension_override_by_denotation(self, denotation: str, dim_value: int) -> None:
         """Fixes the open sizes with a denotation, such as DATA_BATCH."""
-        self._denotations[denotation] = dim_value
+        require_type("denotation", denotation, str)
+        self._denotations[denotation] = _convert("dim_value", dim_value, 0)
 
     add_session_config_entry, get_session_config_entry = _KnownOptions._add_entry, _KnownOptions._entry
 

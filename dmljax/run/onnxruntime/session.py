@@ -1,28 +1,39 @@
 """ONNX Runtime's sessions: an ONNX model that is called with arrays by name."""
 
+import functools
+import itertools
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import onnx
-import onnx.shape_inference
 
-from dmljax.errors import InvalidType, Problem
+from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem
 from dmljax.onnx import Model, load
 from dmljax.onnx.graph.graph import TensorType
-from dmljax.onnx.graph.reader import read_model
 from dmljax.onnx.model import loaded_graph
 from dmljax.onnx.running.inputs import check_input
 from dmljax.run.answers import Answering, refusing
+from dmljax.run.onnxruntime.arguments import (
+    convert_feed,
+    require_feed,
+    require_inputs,
+    require_kind,
+    require_names,
+    require_outputs,
+    require_type,
+    require_values,
+)
 from dmljax.run.onnxruntime.binding import IOBinding
-from dmljax.run.onnxruntime.capi.onnxruntime_pybind11_state import kind_of_load, kind_of_run
+from dmljax.run.onnxruntime.capi.onnxruntime_pybind11_state import kind_of_load, kind_of_run, message_of
 from dmljax.run.onnxruntime.options import RunOptions, SessionOptions
 from dmljax.run.onnxruntime.providers import Provider, choose_providers
-from dmljax.run.onnxruntime.values import OrtValue, as_numpy, type_text, value_of
-from dmljax.text import did_you_mean, join_words, show
+from dmljax.run.onnxruntime.signatures import infer_outputs, sizes_of, with_open_scalars
+from dmljax.run.onnxruntime.values import OrtValue, as_numpy, type_text
+from dmljax.text import join_words, show
 
 
 class NodeArg(NamedTuple):
@@ -46,14 +57,15 @@ class ModelMetadata(NamedTuple):
 
 
 class _Seed:
-    """The seed of random nodes, and how many runs have drawn from it."""
+    """The seed of random nodes, and the number of the next run that draws from it."""
 
-    value, runs = secrets.randbits(32), 0
+    value: int = secrets.randbits(32)
+    runs: Iterator[int] = itertools.count(1)  # threads may share it
 
 
 def set_seed(seed: int) -> None:
     """Makes the random numbers of later runs the same in each process."""
-    _Seed.value, _Seed.runs = seed, 0
+    _Seed.value, _Seed.runs = seed, itertools.count(1)
 
 
 class InferenceSession(Answering):
@@ -68,6 +80,7 @@ class InferenceSession(Answering):
         **optimizers: Any,
     ) -> None:
         self._options = SessionOptions() if sess_options is None else sess_options
+        require_kind("sess_options", self._options, SessionOptions)
         with refusing("onnxruntime", kind_of_load), jax.enable_x64(True):
             if optimizers.keys() - {"disabled_optimizers", "enable_fallback"}:
                 raise InvalidType(Problem((), "unknown arguments", join_words(optimizers)))
@@ -76,11 +89,12 @@ class InferenceSession(Answering):
             self.set_providers(providers or self._options._providers, provider_options)
             source = os.fspath(path_or_bytes) if isinstance(path_or_bytes, os.PathLike) else path_or_bytes
             self._model = load(source)
-            self._texts = _type_texts(self._model, source)
-            self._inputs, self._defaults, self._outputs = (
-                [tensor.overridden(self._options._names, self._options._denotations) for tensor in types]
-                for types in (self._model.inputs, self._model.defaults, self._model.outputs)
-            )
+            self._inputs, self._defaults = map(self._override, (self._model.inputs, self._model.defaults))
+            self._output_names = [output.name for output in self._model.outputs]
+            self._override(self._model.outputs)
+
+    def _override(self, types: Sequence[TensorType]) -> list[TensorType]:
+        return [tensor.overridden(self._options._names, self._options._denotations) for tensor in types]
 
     # Inputs and outputs
 
@@ -92,10 +106,22 @@ class InferenceSession(Answering):
         return [self._node_arg(tensor) for tensor in self._defaults]
 
     def get_outputs(self) -> list[NodeArg]:
-        return [self._node_arg(tensor) for tensor in self._outputs]
+        return list(self._output_args)
+
+    @functools.cached_property
+    def _output_args(self) -> list[NodeArg]:
+        outputs, types = infer_outputs(self._model)
+        return [
+            NodeArg(tensor.name, type_text(types[tensor.name]), sizes_of(tensor)) for tensor in self._override(outputs)
+        ]
 
     def _node_arg(self, tensor: TensorType) -> NodeArg:
-        return NodeArg(tensor.name, self._texts[tensor.name], list(tensor.sizes or ()))
+        return NodeArg(tensor.name, self._texts[tensor.name], sizes_of(tensor))
+
+    @functools.cached_property
+    def _texts(self) -> dict[str, str]:
+        """The types of inputs in ONNX Runtime's words."""
+        return {value.name: type_text(value.type) for value in loaded_graph(self._model).file.graph.input}
 
     def get_modelmeta(self) -> ModelMetadata:
         """Reads the metadata in the file."""
@@ -135,6 +161,7 @@ class InferenceSession(Answering):
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None
     ) -> list[Any]:
         """Computes the outputs of these names, or all outputs, from inputs by name."""
+        self._check_call(output_names, "input_feed", input_feed, run_options)
         return [as_numpy(result) for result in self._results(output_names, input_feed)]
 
     def run_with_ort_values(
@@ -144,6 +171,8 @@ class InferenceSession(Answering):
         run_options: RunOptions | None = None,
     ) -> list[OrtValue]:
         """Runs with values that stay on the device."""
+        self._check_call(output_names, "input_dict_ort_values", input_dict_ort_values, run_options)
+        require_values("input_dict_ort_values", input_dict_ort_values)
         return [OrtValue(result, "cpu") for result in self._results(output_names, input_dict_ort_values)]
 
     def run_async(
@@ -154,64 +183,64 @@ class InferenceSession(Answering):
         user_data: Any,
         run_options: RunOptions | None = None,
     ) -> None:
-        """Runs, and passes the results, `user_data` and an error's text to `callback`."""
-        try:
-            results = self.run(output_names, input_feed)
-        except Exception as error:  # pass any error to the callback
-            callback([], user_data, str(error))
-        else:
-            callback(results, user_data, "")
+        """Runs in another thread, and passes the results, `user_data` and an error's text to `callback`."""
+        self._check_call(output_names, "input_feed", input_feed, run_options)
+        feed = dict(input_feed)
+
+        def run() -> None:
+            try:
+                results = [as_numpy(result) for result in self._results(output_names, feed)]
+            except Exception as error:  # pass any error to the callback
+                callback([], user_data, message_of(error) if isinstance(error, DmlError) else str(error))
+            else:
+                callback(results, user_data, "")
+
+        threading.Thread(target=run, name="onnxruntime.run_async").start()
 
     def io_binding(self) -> IOBinding:
         return IOBinding(self)
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
-        iobinding._fill(self._results(list(iobinding._outputs), iobinding._inputs))
+        """Runs with the inputs of a binding, and puts the results where its outputs are bound."""
+        require_kind("iobinding", iobinding, IOBinding)
+        require_type("run_options", RunOptions() if run_options is None else run_options, RunOptions)
+        with refusing("onnxruntime"):
+            if not iobinding._outputs:
+                raise InvalidDesc("Error in execution: At least one output should be requested.")
+            require_feed("iobinding", iobinding._inputs, self._inputs)
+            iobinding._fill(self._results(list(iobinding._outputs), iobinding._inputs))
+
+    def _check_call(self, names: Any, feed_name: str, feed: Any, run_options: Any) -> None:
+        require_feed(feed_name, feed, self._inputs)
+        require_names(names)
+        require_type("run_options", RunOptions() if run_options is None else run_options, RunOptions)
 
     def _results(self, names: Sequence[str] | None, feed: Mapping[str, Any]) -> list[Any]:
-        outputs = [output.name for output in self._outputs]
+        outputs = self._output_names
         with refusing("onnxruntime", kind_of_run), jax.enable_x64(True):
             requested = list(names) if names else outputs
-            for name in requested:
-                if name not in outputs:
-                    rule = f"must be among the outputs: {', '.join(outputs)}"
-                    raise InvalidType(Problem("output_names", rule, show(name)))
+            require_outputs(requested, outputs)
             values = self._call_model(feed)
             results = dict(zip(outputs, values if len(outputs) > 1 else [values], strict=True))
             return [results[name] for name in requested]
 
     def _call_model(self, feed: Mapping[str, Any]) -> Any:
         types = {tensor.name: tensor for tensor in (*self._inputs, *self._defaults)}
-        for name in feed:
-            if name not in types:
-                rule = f"unknown input{did_you_mean(name, types)}"
-                raise InvalidType(Problem(name, rule, remedy=f"the inputs are {', '.join(types)}"))
-        missing = [tensor.name for tensor in self._inputs if tensor.name not in feed]
-        if missing:
-            raise InvalidType(Problem("input_feed", "must have all inputs", f"no {join_words(missing)}"))
-        arrays = {name: check_input(types[name], _convert_feed(types[name], value), {}) for name, value in feed.items()}
-        placed = [arrays.pop(tensor.name) for tensor in self._inputs]
+        require_inputs(feed, types)
+        converted = {name: convert_feed(types[name], value) for name, value in feed.items()}
+        arrays = {
+            # A scalar of any shape is an input of the model for them.
+            name: value if types[name].sizes == () and np.ndim(value) else check_input(types[name], value, {})
+            for name, value in converted.items()
+        }
+        placed = [arrays.pop(tensor.name, None) for tensor in self._inputs]
         if self._model.is_random:
-            _Seed.runs += 1
-            arrays["key"] = jax.random.fold_in(jax.random.key(_Seed.value), _Seed.runs)
-        return self._model(*placed, **arrays)
+            arrays["key"] = jax.random.fold_in(jax.random.key(_Seed.value), next(_Seed.runs))
+        has_shape = any(types[name].sizes == () and np.ndim(value) for name, value in converted.items())
+        model = self._open_model if has_shape else self._model
+        return model(*placed, **arrays)
 
-
-def _type_texts(model: Model, source: Any) -> dict[str, str]:
-    """Spells the types of inputs and outputs as ONNX Runtime does; a file may leave out the types of outputs."""
-    proto = loaded_graph(model).file
-    if not all(output.HasField("type") for output in proto.graph.output):
-        whole, _ = read_model(source)  # the types of the outputs follow from the sizes of the weights
-        proto = onnx.shape_inference.infer_shapes(whole)
-    return {value.name: type_text(value.type) for value in (*proto.graph.input, *proto.graph.output)}
-
-
-def _convert_feed(requested: TensorType, value: Any) -> Any:
-    """Converts a value of a feed for dmljax."""
-    value = value_of(value)
-    if requested.kind != "tensor" or requested.dtype is None:
-        return value
-    if isinstance(value, list):
-        return np.array(value, requested.dtype)
-    is_text = isinstance(value, np.ndarray) and value.dtype.kind in "US"
-    return value.astype(object) if is_text else value
+    @functools.cached_property
+    def _open_model(self) -> Model:
+        """The model for scalars that are given with a shape, which ONNX Runtime accepts."""
+        return with_open_scalars(self._model)

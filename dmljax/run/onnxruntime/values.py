@@ -168,5 +168,9 @@ def _element_text(element: int) -> str:
 def _type_of_value(value: Any) -> str:
     if isinstance(value, list):
         return f"seq({_type_of_value(value[0])})" if value else "seq(tensor(float))"
-    is_text = value.dtype.kind == "O"
-    return f"tensor({'string' if is_text else _element_text(helper.np_dtype_to_tensor_dtype(value.dtype))})"
+    return type_of_dtype(value.dtype)
+
+
+def type_of_dtype(dtype: np.dtype[Any]) -> str:
+    """The type of an array in ONNX Runtime's words, such as tensor(float)."""
+    return f"tensor({'string' if dtype.kind == 'O' else _element_text(helper.np_dtype_to_tensor_dtype(dtype))})"

@@ -1,48 +1,92 @@
-"""ONNX Runtime's kinds of errors, raised with dmljax's own texts."""
+"""ONNX Runtime's errors: its classes and codes, and its words where programs look for them."""
 
-from dmljax.errors import DmlError, InvalidDesc, InvalidType, MissingFile, Unsupported
+from typing import ClassVar
+
+from dmljax.errors import DmlError, InvalidType, MissingFile, Unsupported
+from dmljax.onnx.graph.reader import InvalidModelFile
 from dmljax.run.answers import Refusal, absent_from
 
 __getattr__ = absent_from(__name__)
 
 
-class Fail(Refusal):
-    """A model cannot be loaded."""
+class _Status(DmlError):
+    """An error with a code; like ONNX Runtime's, it is no ValueError, TypeError or RuntimeError."""
+
+    _CODE: ClassVar[tuple[int, str]]
+
+    def __str__(self) -> str:
+        number, name = self._CODE
+        return f"[ONNXRuntimeError] : {number} : {name} : {message_of(self)}"
 
 
-class InvalidArgument(InvalidDesc):
+class Fail(_Status):
+    """A model cannot be loaded, or a node cannot compute its outputs."""
+
+    _CODE = (1, "FAIL")
+
+
+class InvalidArgument(_Status):
     """A call does not fit the model."""
 
-
-class InvalidGraph(Fail):
-    """ONNX Runtime's kind for models that break a rule; here they are a Fail."""
+    _CODE = (2, "INVALID_ARGUMENT")
 
 
-class InvalidProtobuf(Fail):
-    """ONNX Runtime's kind for files that are not models; here they are a Fail."""
-
-
-class NoSuchFile(MissingFile):
+class NoSuchFile(_Status):
     """There is no file with this name."""
 
+    _CODE = (3, "NO_SUCHFILE")
 
-class NotImplemented(Unsupported):
+
+class RuntimeException(_Status):
+    """ONNX Runtime's class for failures inside a node; here they are a Fail."""
+
+    _CODE = (6, "RUNTIME_EXCEPTION")
+
+
+class InvalidProtobuf(_Status):
+    """A file or bytes are not a model."""
+
+    _CODE = (7, "INVALID_PROTOBUF")
+
+
+class NotImplemented(_Status):
     """A model needs something that dmljax does not support."""
 
+    _CODE = (9, "NOT_IMPLEMENTED")
 
-class RuntimeException(Refusal):
-    """ONNX Runtime's kind for failures inside a node; here they are an InvalidArgument."""
+
+class InvalidGraph(_Status):
+    """A node of a model breaks a rule of its operator."""
+
+    _CODE = (10, "INVALID_GRAPH")
+
+
+def message_of(error: DmlError) -> str:
+    """Returns an error's text without its code, as `run_async` passes it to its callback."""
+    return "\n  ".join(error.rules)
 
 
 def kind_of_load(error: DmlError) -> type[DmlError]:
     """Returns ONNX Runtime's class for an error while loading a model."""
+    if isinstance(error, _Status | Refusal | InvalidType):
+        return type(error)
     if isinstance(error, MissingFile):
         return NoSuchFile
+    if isinstance(error, InvalidModelFile):
+        return InvalidProtobuf
     if isinstance(error, Unsupported):
         return NotImplemented
-    return InvalidType if isinstance(error, InvalidType) else Fail
+    return InvalidGraph if _is_in_node(error) else Fail
 
 
 def kind_of_run(error: DmlError) -> type[DmlError]:
     """Returns ONNX Runtime's class for an error while calling a model."""
-    return NotImplemented if isinstance(error, Unsupported) else InvalidArgument
+    if isinstance(error, _Status | Refusal):
+        return type(error)
+    if isinstance(error, Unsupported):
+        return NotImplemented
+    return Fail if _is_in_node(error) else InvalidArgument
+
+
+def _is_in_node(error: DmlError) -> bool:
+    return error.problems[0].path[:1] == ("nodes",)

@@ -1,0 +1,117 @@
+"""Checks the arguments of ONNX Runtime's functions, with its classes of errors, and its words where programs look."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Where
+from dmljax.onnx.graph.graph import TensorType
+from dmljax.run.answers import Refusal, refusing
+from dmljax.run.onnxruntime.values import OrtValue, type_of_dtype, value_of
+from dmljax.text import did_you_mean, show
+
+_REMEDY = "Please fix either the inputs/outputs or the model."
+
+
+def require_kind(where: Where, value: Any, kind: type) -> None:
+    """Raises the AttributeError that ONNX Runtime raises for an argument without the methods of `kind`."""
+    if not isinstance(value, kind):
+        problem = Problem(where, f"must be of type {kind.__name__}", show(value))
+        raise AttributeError(f"onnxruntime: {problem}")
+
+
+def require_type(name: str, value: Any, kind: type, *others: type) -> None:
+    """Raises a TypeError if an argument has another type than `kind`; `others` convert to it."""
+    with refusing("onnxruntime", type):
+        if not isinstance(value, (kind, *others)):
+            raise InvalidType(Problem(name, f"must be of type {kind.__name__}", show(value)))
+
+
+def require_names(names: Any) -> None:
+    """Raises a TypeError unless the names of outputs are a sequence of names."""
+    with refusing("onnxruntime", type):
+        if names is None:
+            return
+        if isinstance(names, str) or not isinstance(names, Sequence) or not all(isinstance(x, str) for x in names):
+            raise InvalidType(Problem("output_names", "must be a list of names", show(names)))
+
+
+def require_feed(name: str, feed: Any, inputs: Sequence[TensorType]) -> None:
+    """Raises unless a feed has a value for each input that needs one."""
+    require_kind(name, feed, Mapping)
+    with refusing("onnxruntime", type):
+        if not all(isinstance(key, str) for key in feed):
+            raise InvalidType(Problem(name, "must have names as keys", show(list(feed))))
+    missing = [tensor.name for tensor in inputs if tensor.name not in feed and tensor.kind != "optional"]
+    if missing:
+        raise InvalidDesc(f"Required inputs ({missing}) are missing from input feed ({list(feed)}).")
+
+
+def require_values(name: str, feed: Any) -> None:
+    """Raises unless the values of a feed are OrtValues."""
+    for key, value in feed.items():
+        require_kind((name, key), value, OrtValue)
+
+
+def require_outputs(names: Sequence[str], outputs: Sequence[str]) -> None:
+    """Raises if a name is not an output's."""
+    for name in names:
+        if name not in outputs:
+            raise InvalidDesc(f"Invalid output name:{name}{_hint(name, 'outputs', outputs)}")
+
+
+def require_inputs(names: Mapping[str, Any], inputs: Mapping[str, Any]) -> None:
+    """Raises if a name is not an input's."""
+    for name in names:
+        if name not in inputs:
+            raise InvalidDesc(f"Invalid input name: {name}{_hint(name, 'inputs', inputs)}")
+
+
+def _hint(name: str, side: str, known: Any) -> str:
+    return f"{did_you_mean(name, known)} (the {side} are {', '.join(known)})"
+
+
+def convert_feed(requested: TensorType, value: Any) -> Any:
+    """Converts a value of a feed for dmljax, and checks its type and sizes."""
+    value = value_of(value)
+    if requested.kind != "tensor" or requested.dtype is None:
+        return value
+    if isinstance(value, list):
+        try:
+            value = np.array(value, requested.dtype)
+        except ValueError as error:
+            rule = "Could not create tensor from given input list"
+            raise Refusal(Problem(requested.name, rule, remedy=str(error))) from None
+    if not isinstance(value, np.ndarray | np.generic | jax.Array | bool | int | float):
+        raise Refusal(Problem(requested.name, "must be an array", show(value)))
+    if isinstance(value, np.ndarray) and value.dtype.kind in "US":
+        value = value.astype(object)
+    if isinstance(value, np.ndarray | jax.Array):
+        _check_type(requested, value)
+        _check_sizes(requested, value.shape)
+    return value
+
+
+def _check_type(requested: TensorType, value: Any) -> None:
+    if requested.dtype is not None and value.dtype != requested.dtype:
+        actual, expected = type_of_dtype(value.dtype), type_of_dtype(requested.dtype)
+        rule = f"Unexpected input data type. Actual: ({actual}) , expected: ({expected})"
+        raise InvalidType(Problem((), f"{rule} for input: {requested.name}"))
+
+
+def _check_sizes(requested: TensorType, sizes: Sequence[int]) -> None:
+    if not requested.sizes:  # ONNX Runtime lets a scalar have any shape
+        return
+    name, rank = requested.name, len(requested.sizes)
+    if len(sizes) != rank:
+        raise InvalidDesc(f"Invalid rank for input: {name} Got: {len(sizes)} Expected: {rank} {_REMEDY}")
+    wrong = [
+        f" index: {i} Got: {size} Expected: {expected}"
+        for i, (size, expected) in enumerate(zip(sizes, requested.sizes, strict=True))
+        if isinstance(expected, int) and size != expected
+    ]
+    if wrong:
+        head = f"Got invalid dimensions for input: {name} for the following indices"
+        raise InvalidDesc("\n".join((head, *wrong, f" {_REMEDY}")))
