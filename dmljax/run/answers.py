@@ -9,17 +9,19 @@ from dmljax.text import show
 _HERE = "dmljax.run."
 
 
-def absent(place: str, name: str) -> AttributeError:
+def absent(place: str, name: str, reason: str = "") -> AttributeError:
     """Makes the error for a name that dmljax does not have at `place`, although the foreign library may."""
     library = place.partition(".")[0]
-    return AttributeError(f"{place}.{name}: dmljax's version of {library} does not have it")
+    why = f" ({reason})" if reason else ""
+    return AttributeError(f"{place}.{name}: dmljax's version of {library} does not have it{why}")
 
 
-def absent_from(module: str) -> Callable[[str], Any]:
-    """Makes the `__getattr__` of a module of dmljax."""
+def absent_from(module: str, reasons: Mapping[str, str] | None = None) -> Callable[[str], Any]:
+    """Makes the `__getattr__` of a module of dmljax; `reasons` say why it does not have a name."""
+    by_name = reasons or {}
 
     def refuse(name: str) -> Any:
-        raise absent(module.removeprefix(_HERE), name)
+        raise absent(module.removeprefix(_HERE), name, by_name.get(name, ""))
 
     return refuse
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
+import jax
 import numpy as np
 import onnx
 import onnx.parser
@@ -402,6 +403,58 @@ def test_run_async_runs_in_another_thread(ort: Any) -> None:
     assert error.startswith(
         "Got invalid dimensions for input: x for the following indices\n index: 1 Got: 4 Expected: 3"
     )
+
+
+def test_values_are_updated_in_place(ort: Any) -> None:
+    array = np.zeros((2, 3), np.float32)
+    value = ort.OrtValue.ortvalue_from_numpy(array)
+    value.update_inplace(np.arange(6, dtype=np.float32).reshape(3, 2).T)
+    assert array.tolist() == [[0, 2, 4], [1, 3, 5]]
+    value.update_inplace(ort.OrtValue.ortvalue_from_numpy(np.ones((3, 2), np.float32)))  # as many elements
+    assert array.tolist() == [[1, 1, 1], [1, 1, 1]]
+    result = session_of(ort, NEG).run_with_ort_values(None, {"x": value})[0]
+    new = np.ones((2, 3), np.float32)
+    result.update_inplace(new)
+    new[:] = 2  # the value has a copy
+    assert result.numpy().tolist() == [[1, 1, 1], [1, 1, 1]]
+    with pytest.raises(TypeError, match=r"data must be a NumPy array or an OrtValue; got \[1.0\]"):
+        value.update_inplace([1.0])
+    for wrong in (np.zeros((2, 4), np.float32), np.zeros((2, 3))):
+        with pytest.raises(RuntimeError, match=r"data must be tensor\(float\) of shape \(2, 3\); got float"):
+            value.update_inplace(wrong)
+
+
+def test_values_share_memory_through_dlpack(ort: Any) -> None:
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    value = ort.OrtValue.ortvalue_from_numpy(array)
+    assert np.from_dlpack(value).ctypes.data == value.data_ptr() == array.ctypes.data
+    np.testing.assert_array_equal(jax.dlpack.from_dlpack(value), array)
+    for source in (array, array.__dlpack__()):
+        shared = ort.OrtValue.from_dlpack(source)
+        assert (shared.shape(), shared.data_type()) == ([2, 3], "tensor(float)")
+        shared.update_inplace(np.full((2, 3), 7, np.float32))
+        assert (array == 7).all()
+        array[:] = 0
+    result = session_of(ort, NEG).run_with_ort_values(
+        None, {"x": ort.OrtValue.from_dlpack(jax.numpy.ones((1, 3), "float32"))}
+    )[0]
+    assert result.__dlpack_device__() == (1, 0)
+    assert np.from_dlpack(result).tolist() == [[-1, -1, -1]]
+    with pytest.raises(TypeError, match="data must be an array or a capsule of DLPack; got 5"):
+        ort.OrtValue.from_dlpack(5)
+    with pytest.raises(RuntimeError, match="data must be contiguous"):
+        ort.OrtValue.from_dlpack(array.T)
+
+
+def test_sparse_values_are_refused_with_the_reason(ort: Any) -> None:
+    with pytest.raises(
+        AttributeError, match=r"onnxruntime.SparseTensor: .* \(dmljax has no sparse values, because XLA"
+    ):
+        _ = ort.SparseTensor
+    with pytest.raises(RuntimeError, match=r"^onnxruntime: as_sparse_tensor: dmljax has no sparse values, because XLA"):
+        ort.OrtValue.ortvalue_from_numpy(np.zeros(1)).as_sparse_tensor()
+    with pytest.raises(RuntimeError, match=r"^onnxruntime: ort_value_from_sparse_tensor: dmljax has no sparse values"):
+        ort.OrtValue.ort_value_from_sparse_tensor(None)
 
 
 def test_sessions_report_what_is_wrong(ort: Any) -> None:

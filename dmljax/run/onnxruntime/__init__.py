@@ -21,10 +21,10 @@ from dmljax.run.onnxruntime.session import (
     NodeArg as NodeArg,
     set_seed as set_seed,
 )
-from dmljax.run.onnxruntime.values import OrtValue as OrtValue
+from dmljax.run.onnxruntime.values import NO_SPARSE_VALUES as _NO_SPARSE_VALUES, OrtValue as OrtValue
 
 __version__ = "1.32.0"  # of the interface
-__getattr__ = _absent_from(__name__)
+__getattr__ = _absent_from(__name__, {"SparseTensor": _NO_SPARSE_VALUES})
 
 
 def get_available_providers() -> list[str]:

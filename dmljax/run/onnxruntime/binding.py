@@ -17,10 +17,8 @@ class IOBinding(Answering):
     """The inputs and outputs of runs."""
 
     def __init__(self, session: Any) -> None:
-        self._names = [
-            [argument.name for argument in arguments] for arguments in (session.get_inputs(), session.get_outputs())
-        ]
-        self._names[0] += [argument.name for argument in session.get_overridable_initializers()]
+        inputs = (*session.get_inputs(), *session.get_overridable_initializers())
+        self._names = [[argument.name for argument in inputs], session._output_names]
         self._inputs: dict[str, Any] = {}
         self._outputs: dict[str, Any] = {}  # where each output goes: an OrtValue, an array, or the name of a device
         self._found: dict[str, OrtValue] = {}

@@ -203,7 +203,7 @@ class InferenceSession(Answering):
     def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
         """Runs with the inputs of a binding, and puts the results where its outputs are bound."""
         require_kind("iobinding", iobinding, IOBinding)
-        require_type("run_options", RunOptions() if run_options is None else run_options, RunOptions)
+        require_type("run_options", run_options, RunOptions, type(None))
         with refusing("onnxruntime"):
             if not iobinding._outputs:
                 raise InvalidDesc("Error in execution: At least one output should be requested.")
@@ -213,7 +213,7 @@ class InferenceSession(Answering):
     def _check_call(self, names: Any, feed_name: str, feed: Any, run_options: Any) -> None:
         require_feed(feed_name, feed, self._inputs)
         require_names(names)
-        require_type("run_options", RunOptions() if run_options is None else run_options, RunOptions)
+        require_type("run_options", run_options, RunOptions, type(None))
 
     def _results(self, names: Sequence[str] | None, feed: Mapping[str, Any]) -> list[Any]:
         outputs = self._output_names

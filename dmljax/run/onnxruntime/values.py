@@ -10,11 +10,12 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
+from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported
 from dmljax.foundation.checks import integers
-from dmljax.run.answers import Answering, refusing
+from dmljax.run.answers import Answering, Refusal, refusing
 from dmljax.text import show
 
+NO_SPARSE_VALUES = "dmljax has no sparse values, because XLA has none"
 DEVICES = ("cpu", "dml")  # both are JAX's device
 
 
@@ -86,19 +87,98 @@ class OrtValue(Answering):
     def data_ptr(self) -> int:
         """The address of the elements, which lives as long as the value."""
         with refusing("onnxruntime"):
-            require_memory(self._device)
-            self._value = self._value if isinstance(self._value, np.ndarray) else self.numpy()
-            return int(self._value.ctypes.data)
+            return int(self._memory().ctypes.data)
 
-    def update_inplace(self, np_arr: Any) -> None:
-        with refusing("onnxruntime"):
-            if np_arr.shape != self._value.shape or np_arr.dtype != self._value.dtype:
+    def _memory(self) -> Any:
+        """The elements in the CPU's memory, where they stay from now on."""
+        require_memory(self._device)
+        if not isinstance(self._value, np.ndarray):
+            self._value = self.numpy()
+        return self._value
+
+    def update_inplace(self, data: Any) -> None:
+        """Overwrites the elements with those of an array or of another value."""
+        with refusing("onnxruntime", _kind_of_update):
+            source = value_of(data)
+            if not isinstance(source, np.ndarray | jax.Array):
+                raise InvalidType(Problem("data", "must be a NumPy array or an OrtValue", show(data)))
+            if source.size != self._value.size or source.dtype != self._value.dtype:
                 rule = f"must be {self.data_type()} of shape {tuple(self.shape())}"
-                raise InvalidDesc(Problem("np_arr", rule, f"{np_arr.dtype} of shape {np_arr.shape}"))
-            if isinstance(self._value, np.ndarray):
-                np.copyto(self._value, np_arr)
+                raise InvalidDesc(Problem("data", rule, f"{source.dtype} of shape {source.shape}"))
+            elements = np.asarray(source).reshape(self._value.shape)
+            if isinstance(self._value, np.ndarray) and self._value.flags.writeable:
+                np.copyto(self._value, elements)
             else:
-                self._value = np_arr
+                self._value = elements.copy()
+
+    # Sparse values
+
+    @classmethod
+    def ort_value_from_sparse_tensor(cls, sparse_tensor: Any) -> "OrtValue":
+        """Raises, because no value is sparse."""
+        with refusing("onnxruntime"):
+            raise Unsupported(Problem("ort_value_from_sparse_tensor", NO_SPARSE_VALUES))
+
+    def as_sparse_tensor(self) -> Any:
+        """Raises, because no value is sparse."""
+        with refusing("onnxruntime"):
+            raise Unsupported(Problem("as_sparse_tensor", NO_SPARSE_VALUES))
+
+    # DLPack
+
+    def __dlpack__(self, *, stream: Any = None, **options: Any) -> Any:
+        """The elements for other libraries, which share the CPU's memory."""
+        with refusing("onnxruntime"):
+            return self._memory().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        with refusing("onnxruntime"):
+            require_memory(self._device)
+            return _DLPACK_CPU
+
+    @classmethod
+    def from_dlpack(cls, data: Any, /) -> "OrtValue":
+        """A value that shares the CPU's memory with another library's array, or with a capsule of one."""
+        with refusing("onnxruntime", type):
+            is_capsule = type(data).__name__ == "PyCapsule"
+            source = _Capsule(data) if is_capsule else data
+            if not hasattr(source, "__dlpack__"):
+                raise InvalidType(Problem("data", "must be an array or a capsule of DLPack", show(data)))
+            if source.__dlpack_device__() != _DLPACK_CPU:
+                rule = "must be in the CPU's memory"
+                raise Refusal(Problem("data", rule, f"device {source.__dlpack_device__()} of DLPack"))
+            array = np.from_dlpack(source)
+            if not array.flags.c_contiguous:
+                raise Refusal(Problem("data", "must be contiguous", show(array)))
+            return cls(np.asarray(_Writable(array)) if is_capsule else array, "cpu")
+
+
+_DLPACK_CPU = (1, 0)  # kDLCPU, and the number of the device
+
+
+class _Capsule:
+    """A capsule of DLPack that says that it is in the CPU's memory, as ONNX Runtime assumes too."""
+
+    def __init__(self, capsule: Any) -> None:
+        self._capsule = capsule
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return _DLPACK_CPU
+
+
+class _Writable:
+    """An array that may be written to; NumPy guesses that a capsule's may not."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array  # owns the memory
+        self.__array_interface__ = {**array.__array_interface__, "data": (array.ctypes.data, False)}
+
+
+def _kind_of_update(error: DmlError) -> type[DmlError]:
+    return InvalidType if isinstance(error, InvalidType) else Refusal
 
 
 def value_of(value: Any) -> Any:

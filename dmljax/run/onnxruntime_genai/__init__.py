@@ -4,9 +4,7 @@ Names match ONNX Runtime GenAI's Python interface. Greedy tokens are GenAI's, ex
 otherwise. Drawn tokens follow the same distribution, with other random numbers.
 """
 
-from typing import Any as _Any
-
-from dmljax.run.answers import absent as _absent
+from dmljax.run.answers import absent_from as _absent_from
 from dmljax.run.onnxruntime_genai.configuration import Config as Config
 from dmljax.run.onnxruntime_genai.generation import Generator as Generator
 from dmljax.run.onnxruntime_genai.logs import set_log_callback as set_log_callback, set_log_options as set_log_options
@@ -25,11 +23,7 @@ _REASONS = {
     "MtpGenerator": "a Generator gives the same tokens",
     "StreamingProcessor": "models that hear speech as it comes are not supported; Whisper's read a whole recording",
 }
-
-
-def __getattr__(name: str) -> _Any:
-    error = _absent("onnxruntime_genai", name)
-    raise AttributeError(f"{error} ({_REASONS[name]})") if name in _REASONS else error
+__getattr__ = _absent_from(__name__, _REASONS)
 
 
 def is_dml_available() -> bool:
