@@ -347,6 +347,10 @@ def test_scalars_may_have_any_shape(ort: Any) -> None:
         "g (float[N, 4] x) => (float[A, B] y) <int64[2] s = {2, -1}> { y = Reshape(x, s) }",
         "g (float[N, 4] x) => (float[A, B] y) <float[4, 1] w = {1, 2, 3, 4}> { y = MatMul(x, w) }",
         "g (float[N, 4] x) => (int64[K] y) { y = Shape(x) }",
+        # An unknown size, and one that nodes compute from a shape.
+        "g (float[N, 4] x) => (y) { y = NonZero(x) }",
+        "g (float[N, 4] x) => (y) <int64 i = {0}, int64[1] a = {0}, int64[1] m = {4}>"
+        "{ s = Shape(x)  n = Gather(s, i)  u = Unsqueeze(n, a)  t = Concat<axis=0>(u, m)  y = Reshape(x, t) }",
         "g (optional(float[2]) x) => (bool y) { y = OptionalHasElement(x) }",
         "g (optional(float[N, 3]) x) => (bool y) { y = OptionalHasElement(x) }",
     ],
@@ -359,6 +363,21 @@ def test_sizes_are_those_of_onnx_runtime(ort: Any, graph: str) -> None:
         for session in (session_of(ort, graph), session_of(onnxruntime, graph))
     )
     assert ours == theirs
+
+
+def test_overrides_of_open_sizes_reach_the_outputs(ort: Any) -> None:
+    import onnxruntime
+
+    shapes = []
+    for library in (ort, onnxruntime):
+        options = library.SessionOptions()
+        options.add_free_dimension_override_by_name("N", 2)
+        model = onnx.parser.parse_model(
+            '<ir_version: 10, opset_import: ["": 21]> g (float[N, 4] x) => (float[A, B] y) { y = Neg(x) }'
+        )
+        session = library.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        shapes.append(session.get_outputs()[0].shape)
+    assert shapes[0] == shapes[1] == [2, 4]
 
 
 def test_an_optional_may_be_left_out(ort: Any) -> None:

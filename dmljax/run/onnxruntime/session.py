@@ -91,7 +91,6 @@ class InferenceSession(Answering):
             self._model = load(source)
             self._inputs, self._defaults = map(self._override, (self._model.inputs, self._model.defaults))
             self._output_names = [output.name for output in self._model.outputs]
-            self._override(self._model.outputs)
 
     def _override(self, types: Sequence[TensorType]) -> list[TensorType]:
         return [tensor.overridden(self._options._names, self._options._denotations) for tensor in types]
@@ -110,10 +109,8 @@ class InferenceSession(Answering):
 
     @functools.cached_property
     def _output_args(self) -> list[NodeArg]:
-        outputs, types = infer_outputs(self._model)
-        return [
-            NodeArg(tensor.name, type_text(types[tensor.name]), sizes_of(tensor)) for tensor in self._override(outputs)
-        ]
+        outputs, types = infer_outputs(self._model, [*self._inputs, *self._defaults])
+        return [NodeArg(tensor.name, type_text(types[tensor.name]), sizes_of(tensor)) for tensor in outputs]
 
     def _node_arg(self, tensor: TensorType) -> NodeArg:
         return NodeArg(tensor.name, self._texts[tensor.name], sizes_of(tensor))
