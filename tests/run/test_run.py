@@ -289,6 +289,8 @@ def wrong_calls(ort: Any) -> list[Any]:
     return [
         lambda: session.run("y", feed),
         lambda: session.run([5], feed),
+        lambda: session.run(None, {"x": np.zeros((1, 3), "datetime64[s]")}),
+        lambda: session.run(None, {"x": "text"}),
         lambda: session.run(None, ["x"]),
         lambda: session.run(None, feed, 5),
         lambda: session.run(None, {**feed, 5: feed["x"]}),

@@ -10,7 +10,7 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem, Where
 from dmljax.onnx.graph.graph import TensorType
 from dmljax.run.answers import Refusal, refusing
 from dmljax.run.onnxruntime.values import OrtValue, type_of_dtype, value_of
-from dmljax.text import did_you_mean, show
+from dmljax.text import did_you_mean, one_line, show
 
 _REMEDY = "Please fix either the inputs/outputs or the model."
 
@@ -59,14 +59,14 @@ def require_outputs(names: Sequence[str], outputs: Sequence[str]) -> None:
     """Raises if a name is not an output's."""
     for name in names:
         if name not in outputs:
-            raise InvalidDesc(f"Invalid output name:{name}{_hint(name, 'outputs', outputs)}")
+            raise InvalidDesc(f"Invalid output name:{one_line(name)}{_hint(name, 'outputs', outputs)}")
 
 
 def require_inputs(names: Mapping[str, Any], inputs: Mapping[str, Any]) -> None:
     """Raises if a name is not an input's."""
     for name in names:
         if name not in inputs:
-            raise InvalidDesc(f"Invalid input name: {name}{_hint(name, 'inputs', inputs)}")
+            raise InvalidDesc(f"Invalid input name: {one_line(name)}{_hint(name, 'inputs', inputs)}")
 
 
 def _hint(name: str, side: str, known: Any) -> str:
@@ -96,8 +96,11 @@ def convert_feed(requested: TensorType, value: Any) -> Any:
 
 def _check_type(requested: TensorType, value: Any) -> None:
     if requested.dtype is not None and value.dtype != requested.dtype:
-        actual, expected = type_of_dtype(value.dtype), type_of_dtype(requested.dtype)
-        rule = f"Unexpected input data type. Actual: ({actual}) , expected: ({expected})"
+        try:
+            actual = type_of_dtype(value.dtype)
+        except ValueError:
+            raise Refusal(Problem(requested.name, "must have a data type of ONNX", value.dtype)) from None
+        rule = f"Unexpected input data type. Actual: ({actual}) , expected: ({type_of_dtype(requested.dtype)})"
         raise InvalidType(Problem((), f"{rule} for input: {requested.name}"))
 
 

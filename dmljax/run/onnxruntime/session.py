@@ -225,16 +225,14 @@ class InferenceSession(Answering):
         types = {tensor.name: tensor for tensor in (*self._inputs, *self._defaults)}
         require_inputs(feed, types)
         converted = {name: convert_feed(types[name], value) for name, value in feed.items()}
+        shaped = {name for name, value in converted.items() if types[name].sizes == () and np.ndim(value)}
         arrays = {
-            # A scalar of any shape is an input of the model for them.
-            name: value if types[name].sizes == () and np.ndim(value) else check_input(types[name], value, {})
-            for name, value in converted.items()
+            name: value if name in shaped else check_input(types[name], value, {}) for name, value in converted.items()
         }
         placed = [arrays.pop(tensor.name, None) for tensor in self._inputs]
         if self._model.is_random:
             arrays["key"] = jax.random.fold_in(jax.random.key(_Seed.value), next(_Seed.runs))
-        has_shape = any(types[name].sizes == () and np.ndim(value) for name, value in converted.items())
-        model = self._open_model if has_shape else self._model
+        model = self._open_model if shaped else self._model
         return model(*placed, **arrays)
 
     @functools.cached_property

@@ -58,10 +58,11 @@ def _with_sizes(model: Model, inputs: Sequence[TensorType]) -> onnx.ModelProto:
     sizes = {name: weight.shape for name, weight in loaded.types.items() if name not in loaded.origins}
     for name, tensor in weights_of(file.graph, sizes.keys()):
         tensor.dims.extend(sizes[name])
-    restored = {origin.name for origin in loaded.origins.values()}
-    unknown = [tensor for tensor in file.graph.initializer if tensor.name in restored]
-    for tensor in unknown:
+    packed = {origin.name for origin in loaded.origins.values()}  # arrays whose sizes in the file are not known
+    for tensor in [tensor for tensor in file.graph.initializer if tensor.name in packed]:
         file.graph.initializer.remove(tensor)
+    for node in [node for node in file.graph.node if node.op_type == "Constant" and node.output[0] in packed]:
+        file.graph.node.remove(node)
     types = {tensor.name: tensor for tensor in inputs}
     for proto in file.graph.input:
         if proto.name in types:
