@@ -3,9 +3,34 @@
 Needs the package `onnx`, which the extra `onnx` installs.
 """
 
-from dmljax.onnx.diffusion.model import DiffusionModel as DiffusionModel, diffusion_model as diffusion_model
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
+
 from dmljax.onnx.graph.graph import TensorType as TensorType
-from dmljax.onnx.language.generation import Stream as Stream
-from dmljax.onnx.language.model import LanguageModel as LanguageModel, language_model as language_model
-from dmljax.onnx.language.state import State as State
 from dmljax.onnx.model import Model as Model, load as load
+
+if _TYPE_CHECKING:
+    from dmljax.onnx.diffusion.model import DiffusionModel as DiffusionModel, diffusion_model as diffusion_model
+    from dmljax.onnx.language.generation import Stream as Stream
+    from dmljax.onnx.language.model import LanguageModel as LanguageModel, language_model as language_model
+    from dmljax.onnx.language.state import State as State
+
+_MODULES = {  # imported when they are first used
+    "DiffusionModel": "dmljax.onnx.diffusion.model",
+    "LanguageModel": "dmljax.onnx.language.model",
+    "State": "dmljax.onnx.language.state",
+    "Stream": "dmljax.onnx.language.generation",
+    "diffusion_model": "dmljax.onnx.diffusion.model",
+    "language_model": "dmljax.onnx.language.model",
+}
+
+
+def __getattr__(name: str) -> _Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'dmljax.onnx' has no attribute {name!r}", name=name)
+    value = globals()[name] = getattr(_import_module(_MODULES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_MODULES]

@@ -10,11 +10,11 @@ import os
 import runpy
 import sys
 from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from dmljax.foundation import interrupts
 
@@ -46,7 +46,7 @@ def main(command: str) -> None:
         interrupts.end_program()
 
 
-class _Finder(MetaPathFinder):
+class _Finder:
     """Finds dmljax's modules under the names of the foreign ones."""
 
     def find_spec(
@@ -59,10 +59,11 @@ class _Finder(MetaPathFinder):
         if find_spec(module_name) is None:
             message = f"No module named {fullname!r}: dmljax's version of {library} does not have it"
             raise ModuleNotFoundError(message, name=fullname)
-        return ModuleSpec(fullname, _Loader(module_name))
+        loader: Any = _Loader(module_name)  # importlib.abc has its type, but takes longer to import than the rest
+        return ModuleSpec(fullname, loader)
 
 
-class _Loader(Loader):
+class _Loader:
     def __init__(self, module_name: str) -> None:
         self._module_name = module_name
 

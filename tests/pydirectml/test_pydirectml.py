@@ -804,8 +804,8 @@ def test_a_windows_program_runs_unchanged(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "printed"),
     [
-        ([], 2, "usage: python -m dmljax.pydirectml program.py [arguments]\n"),
-        (["--help"], 0, "usage: python -m dmljax.pydirectml program.py [arguments]\n"),
+        ([], 2, "usage: python -m dmljax.pydirectml [--no-cache] program.py [arguments]\n"),
+        (["--help"], 0, "usage: python -m dmljax.pydirectml [--no-cache] program.py [arguments]\n"),
         (["none.py"], "there is no file none.py", ""),
     ],
 )

@@ -21,6 +21,7 @@ from onnx_models import small_network
 from small_language_models import VOCABULARY, Reference, language_proto, write_folder
 
 import dmljax.run
+from dmljax.foundation import interrupts
 from dmljax.onnx import language_model
 
 
@@ -749,6 +750,7 @@ def test_the_cache_is_turned_off_by_an_option(tmp_path: Path, monkeypatch: pytes
     program = tmp_path / "program.py"
     program.write_text("import os, sys; assert os.environ['DMLJAX_NO_CACHE'] == '1'; sys.exit(len(sys.argv))")
     monkeypatch.delenv("DMLJAX_NO_CACHE")
+    monkeypatch.setattr(interrupts, "install_for_programs", lambda: None)
     monkeypatch.setattr(sys, "argv", ["run", "--no-cache", str(program), "x"])
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
