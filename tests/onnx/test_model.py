@@ -542,3 +542,18 @@ def test_tensors_of_all_types_are_read() -> None:
         wide = jax.dtypes.canonicalize_dtype(array.dtype)
         assert result.dtype == wide
         np.testing.assert_array_equal(np.asarray(result).astype(complex), array.astype(complex))
+
+
+@pytest.mark.parametrize("node", ["y = Identity(x)", "y = Add(x, x)"])
+def test_a_caller_may_change_its_array_after_a_call(node: str) -> None:
+    model = dmljax.onnx.load(
+        onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 21]> f (float[N] x) => (float[N] y) {{ {node} }}')
+    )
+    memory = np.empty(1_000_016, np.float32)
+    x = memory[-memory.ctypes.data // 4 % 16 :][:1_000_000]  # aligned, so that JAX could share it
+    for _ in range(5):
+        x[:] = 1
+        y = model(x)
+        x[:] = 5
+        assert np.ptp(y) == 0
+        assert y[0] in (1, 2)

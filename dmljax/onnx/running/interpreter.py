@@ -407,16 +407,6 @@ def as_array(value: Value) -> Array:
     return jnp.asarray(narrow_elements(value))
 
 
-def on_device(value: Any) -> Array:
-    """Copies known elements to a device, without compiling a program for each shape as `jnp.asarray` does."""
-    if isinstance(value, jax.Array):
-        return value
-    with jax.ensure_compile_time_eval():
-        # JAX may share the memory of NumPy's array, which the caller may modify.
-        array: Array = jax.device_put(np.array(narrow_elements(value)))
-        return array
-
-
 def narrow_elements(value: Any) -> Elements:
     """Elements in JAX's types; raises if integers need 64 bits and JAX's 64-bit types are disabled."""
     value = np.asarray(value)

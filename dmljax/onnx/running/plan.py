@@ -8,6 +8,7 @@ from enum import Enum, auto
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from dmljax.errors import InvalidType, Problem, inside, within
@@ -19,7 +20,7 @@ from dmljax.onnx.graph.graph import OnnxGraph, names_read
 from dmljax.onnx.rewrites.loaded_graph import LoadedGraph, digest_parts
 from dmljax.onnx.running.folding import fold
 from dmljax.onnx.running.inputs import Inputs, is_text
-from dmljax.onnx.running.interpreter import KEY, Interpreter, as_array, is_known, on_device, weights_of_types
+from dmljax.onnx.running.interpreter import KEY, Interpreter, as_array, is_known, narrow_elements, weights_of_types
 from dmljax.onnx.running.static_part import KeyedArray, StaticPart
 from dmljax.onnx.values.counts import NotKnown
 from dmljax.onnx.values.padded import Padded, is_padded_array
@@ -182,8 +183,10 @@ class Plan:
             if is_text(value) or (name in self.graph.deciding and is_known(value)):
                 known[name] = np.asarray(value)
             elif type(value) is np.ndarray:
+                # A program takes NumPy's arrays faster than `jnp.asarray`, which compiles a copy of each shape, but may
+                # read their memory later or keep it.
                 with inside(name):
-                    arrays[name] = on_device(value)
+                    arrays[name] = np.array(narrow_elements(value))
             else:
                 arrays[name] = _as_arrays(name, value)
         is_concrete = all(map(is_known, jax.tree.leaves((arrays, call.arguments))))
@@ -201,6 +204,7 @@ class Plan:
                 self._mode = PlanMode.IN_PARTS
         fixed = (self.graph.constants.keys() | call.weights.keys()) - inputs.keys()
         weights = {name: as_array(value) for name, value in call.weights.items()}
+        arrays = {name: jnp.asarray(x) if isinstance(x, np.ndarray) else x for name, x in arrays.items()}
         with weights_of_types(self._call_types(weights)):
             return self._outputs(self._static_part.run({**self.graph.constants, **weights, **arrays, **known}, fixed))
 
