@@ -31,7 +31,7 @@ nitpick_ignore_regex = [
     ),
     (
         "py:class",
-        r"dmljax\.((descriptors|dxdispatch|estimation)\..*"
+        r"dmljax\.((descriptors|dxdispatch|estimation|foundation)\..*"
         r"|onnx\.(graph\.graph\.OnnxGraph|language\.(generation\.Generation(Program|Run)|settings\.Settings"
         r"|tokens\.PromptTokenizer)|diffusion\.(model\.DiffusionSettings|schedulers\.Scheduler)|rewrites\.loaded_graph\.LoadedGraph))",
     ),
