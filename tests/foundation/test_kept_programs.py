@@ -88,10 +88,12 @@ def test_a_program_of_something_else_is_not_taken(
 
 
 def test_weak_types_are_kept_apart(store: ProgramStore, counted: Counted) -> None:
-    half = jnp.ones((), jnp.float16)
+    half, one_program = jnp.ones((), jnp.float16), counted.program(lambda x, y: x + y)
     with jax.numpy_dtype_promotion("standard"):
-        for x, dtype in ((jnp.ones((), jnp.float32), "float32"), (jnp.asarray(1.0), "float16")):
+        weak = jnp.asarray(1.0)
+        for x, dtype in ((jnp.ones((), weak.dtype), weak.dtype), (weak, "float16")):
             assert counted.program(lambda x, y: x + y)(x, half).dtype == dtype
+            assert one_program(x, half).dtype == dtype
 
 
 def test_options_of_jax_are_kept_apart(store: ProgramStore, counted: Counted) -> None:

@@ -46,7 +46,7 @@ def open_cache(notify: Callable[[str], None]) -> None:
 
     `notify` gets a line if the folder cannot be written.
     """
-    if not os.environ.get(NO_CACHE) and not jax.config.values["jax_compilation_cache_dir"]:
+    if _store is None and not os.environ.get(NO_CACHE) and not jax.config.values["jax_compilation_cache_dir"]:
         keep_programs_in(ProgramStore(cache_folder(), notify), notify)
 
 
@@ -177,7 +177,9 @@ _READ_OPTIONS = attrgetter(*sorted(name for name in jax.config.values if hasattr
 
 def _type_of(leaf: Any) -> Hashable:
     """What another program is compiled for: the type of an array, or a static value itself."""
-    return (leaf.shape, leaf.dtype, getattr(leaf, "sharding", None)) if hasattr(leaf, "dtype") else leaf
+    is_array = hasattr(leaf, "dtype")
+    weak_type, sharding = getattr(leaf, "weak_type", False), getattr(leaf, "sharding", None)
+    return (leaf.shape, leaf.dtype, weak_type, sharding) if is_array else leaf
 
 
 @contextmanager

@@ -73,7 +73,7 @@ class ProgramStore:
                     file.close()
                     os.replace(file.name, self._path(key))
                 except BaseException:
-                    os.unlink(file.name)
+                    Path(file.name).unlink(missing_ok=True)  # another process may have cleared the folder
                     raise
             self._remove_oldest()
         except OSError as error:
