@@ -58,6 +58,17 @@ class Inputs(NamedTuple):
     images: Mapping[str, Any] | None = None
 
 
+class NewTokens(NamedTuple):
+    """Tokens that a decoder reads after those in its caches: a row for each sequence."""
+
+    tokens: Array
+    positions: Array
+    mask: Array  # of all tokens that the new ones may see
+    ends: Array  # how many tokens the sequences have after these
+    counts: Array | None = None  # how many of each row are tokens; the decoder gives the logits of only the last
+    embeds: Array | None = None  # rows in place of the embedding's
+
+
 @dataclass(frozen=True, eq=False)
 class Decoder:
     """A folder's decoder in the buffers of a state, and the models that work for it."""
@@ -201,50 +212,28 @@ class Decoder:
             )
             raise Unsupported(Problem("max_length", rule, length))
 
-    def run_decoder(
-        self,
-        weights: Any,
-        caches: Mapping[str, Array],
-        tokens: Array,
-        places: Array,
-        mask: Array,
-        ends: Array,
-        counts: Array | None = None,
-        embeds: Array | None = None,
-    ) -> tuple[Array, dict[str, Array]]:
-        """The logits of all tokens, or only of the last of each row's first `counts`, and the caches.
-
-        The rows have `ends` tokens once all are read; `embeds` replaces the embedding's rows.
-        """
-        results = self.run_graph(weights, caches, tokens, places, mask, ends, counts, embeds)
+    def run_decoder(self, weights: Any, caches: Mapping[str, Array], new: NewTokens) -> tuple[Array, dict[str, Array]]:
+        """The logits of new tokens, and the caches."""
+        results = self.run_graph(weights, caches, new)
         logits = results[self.settings.names["logits"]].astype(jnp.float32)
         presents = {past: results[present].astype(caches[past].dtype) for past, present in self.caches.items()}
-        presents |= {past: append_stacked(caches[past], presents[past], places) for past in self.stacked}
+        presents |= {past: append_stacked(caches[past], presents[past], new.positions) for past in self.stacked}
         return logits, {**caches, **presents}
 
-    def run_graph(
-        self,
-        weights: Any,
-        caches: Mapping[str, Array],
-        tokens: Array,
-        places: Array,
-        mask: Array,
-        ends: Array,
-        counts: Array | None = None,
-        embeds: Array | None = None,
-    ) -> dict[str, Any]:
-        """The outputs of the graph, which takes what `run_decoder` takes."""
+    def run_graph(self, weights: Any, caches: Mapping[str, Array], new: NewTokens) -> dict[str, Any]:
+        """The outputs of the graph for new tokens, by name."""
+        positions, mask, embeds = new.positions, new.mask, new.embeds
         if self.stacked:
             room = next(caches[past].shape[-2] for past in self.stacked)
-            mask, before = mask_after_buffer(mask, places, room)
+            mask, before = mask_after_buffer(mask, positions, room)
             caches = {name: x[..., :before, :] if name in self.stacked else x for name, x in caches.items()}
         if self.tables is not None:
-            places = places + jnp.where(self.are_long(ends), self.tables.short, 0)[:, None]
-        places = jnp.broadcast_to(places, (*self.position_streams, *places.shape))
-        values = {"input_ids": tokens, "attention_mask": mask, "position_ids": places}
+            positions = positions + jnp.where(self.are_long(new.ends), self.tables.short, 0)[:, None]
+        positions = jnp.broadcast_to(positions, (*self.position_streams, *positions.shape))
+        values = {"input_ids": new.tokens, "attention_mask": mask, "position_ids": positions}
         if "inputs_embeds" in self.roles:
             if embeds is None:
-                embeds = self.models.embed_tokens(weights, tokens, dtype=self.models.float_type(weights))
+                embeds = self.models.embed_tokens(weights, new.tokens, dtype=self.models.float_type(weights))
             values["inputs_embeds"] = embeds
         inputs = {
             tensor.name: values[role]
@@ -254,11 +243,11 @@ class Decoder:
         }
         inputs |= caches
         decoder_weights = self.models.weights_of(DECODER, weights)
-        if counts is None:
+        if new.counts is None:
             outputs = self.graph_function(decoder_weights, inputs)
         else:
-            last = jnp.maximum(counts - 1, 0)[:, None, None]
-            outputs = self.prompt_function(decoder_weights, {**inputs, ROWS: last, COUNTS: counts})
+            last = jnp.maximum(new.counts - 1, 0)[:, None, None]
+            outputs = self.prompt_function(decoder_weights, {**inputs, ROWS: last, COUNTS: new.counts})
         return dict(zip(self.outputs, outputs, strict=True))
 
     def read_block(
@@ -278,7 +267,8 @@ class Decoder:
         places = state.lengths[:, None] + iota(size)[None]
         # A mask that is as long as the tokens tells the model that nothing came before.
         mask = places < counts[:, None] if is_first else iota(room)[None] < (state.lengths + counts)[:, None]
-        logits, caches = self.run_decoder(weights, state.caches, tokens, places, mask, ends, counts, embeds)
+        new = NewTokens(tokens, places, mask, ends, counts, embeds)
+        logits, caches = self.run_decoder(weights, state.caches, new)
         written = state.tokens.at[iota(batch)[:, None], places].set(tokens, mode="drop")
         read = State(
             written, state.lengths + counts, *restore_inactive(state, logits[:, 0], caches, counts > 0, self.batch_axes)
@@ -328,9 +318,8 @@ class Decoder:
         # A sequence that is over reads its last token again, which changes nothing that is kept.
         last = lengths - 1
         mask = iota(room)[None] < lengths[:, None]
-        logits, caches = self.run_decoder(
-            weights, state.caches, tokens[rows, last][:, None], last[:, None], mask, lengths
-        )
+        new = NewTokens(tokens[rows, last][:, None], last[:, None], mask, lengths)
+        logits, caches = self.run_decoder(weights, state.caches, new)
         return (
             State(tokens, lengths, *restore_inactive(state, logits[:, -1], caches, is_read, self.batch_axes)),
             is_over,
@@ -366,7 +355,8 @@ class Decoder:
     ) -> dict[str, Any]:
         places = jnp.broadcast_to(iota(tokens.shape[1])[None], tokens.shape)
         caches = {**self.empty_state(len(tokens), 0, weights).caches, **audio_caches}
-        return self.run_graph(weights, caches, tokens, places, places < counts[:, None], counts, embeds=embeds)
+        new = NewTokens(tokens, places, places < counts[:, None], ends=counts, embeds=embeds)
+        return self.run_graph(weights, caches, new)
 
     def score_tokens(
         self, weights: Any, tokens: Array, counts: Array, audio_caches: Mapping[str, Array], embeds: Array | None

@@ -15,7 +15,7 @@ from jax import Array
 from jax.sharding import Mesh
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
-from dmljax.onnx.language.generation import Decoder
+from dmljax.onnx.language.generation import Decoder, NewTokens
 from dmljax.onnx.language.parts import DECODER, ENCODER, FolderModels, types_of_inputs
 from dmljax.onnx.language.settings import FILE, Settings
 from dmljax.onnx.language.state import State, is_traced, pad_rows, place_on_mesh, round_up
@@ -95,39 +95,19 @@ class TranslationDecoder(Decoder):
             names["past_key_values_length"]: jnp.zeros(1, jnp.int32),
         }
         starts = jnp.full((len(texts), 1), self.settings.start_token or 0, jnp.int32)
-        logits, caches = self.run_decoder(weights, caches, starts, starts, is_text, lengths)
+        logits, caches = self.run_decoder(weights, caches, NewTokens(starts, starts, is_text, lengths))
         return State(tokens.astype(jnp.int32), lengths, logits[:, 0], caches)
 
-    def run_decoder(
-        self,
-        weights: Any,
-        caches: Mapping[str, Array],
-        tokens: Array,
-        places: Array,
-        mask: Array,
-        ends: Array,
-        counts: Array | None = None,
-        embeds: Array | None = None,
-    ) -> tuple[Array, dict[str, Array]]:
+    def run_decoder(self, weights: Any, caches: Mapping[str, Array], new: NewTokens) -> tuple[Array, dict[str, Array]]:
         """The logits after a token of each row, and the states of the recurrent units with what the encoder read."""
-        results = self.run_graph(weights, caches, tokens, places, mask, ends)
+        results = self.run_graph(weights, caches, new)
         logits = results[self.settings.names["logits"]].astype(jnp.float32)
         steps = self.settings.names["past_key_values_length"]
         changed = {past: results[present].astype(caches[past].dtype) for past, present in self.caches.items()}
         return logits[:, None], {**caches, **changed, steps: caches[steps] + 1}
 
-    def run_graph(
-        self,
-        weights: Any,
-        caches: Mapping[str, Array],
-        tokens: Array,
-        places: Array,
-        mask: Array,
-        ends: Array,
-        counts: Array | None = None,
-        embeds: Array | None = None,
-    ) -> dict[str, Any]:
-        inputs = _in_types({self.settings.names["input_ids"]: tokens[:, 0], **caches}, self.roles)
+    def run_graph(self, weights: Any, caches: Mapping[str, Array], new: NewTokens) -> dict[str, Any]:
+        inputs = _in_types({self.settings.names["input_ids"]: new.tokens[:, 0], **caches}, self.roles)
         outputs = self.graph_function(self.models.weights_of(DECODER, weights), inputs)
         return dict(zip(self.outputs, outputs, strict=True))
 
