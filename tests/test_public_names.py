@@ -1,4 +1,4 @@
-"""What dmljax exports."""
+"""The names that dmljax exports."""
 
 import inspect
 import re

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dmljax.command_line.options import COUNT, FLAG, NUMBER, SEED, Subparsers, add_command, add_options, parse_integer
-from dmljax.command_line.terminal import YELLOW, color_text, count_text, input_expected
+from dmljax.command_line.terminal import YELLOW, color_text, count_text, pause_progress
 from dmljax.text import escape_controls, one_line
 
 SUMMARY = "Continues a text, converses, or makes a picture, with the folder of a language or diffusion model."
@@ -146,7 +146,7 @@ def _prompt(options: argparse.Namespace) -> str:
     text: str | None = options.prompt
     if text is not None:
         return text
-    with input_expected():
+    with pause_progress():
         return sys.stdin.read().removesuffix("\n")
 
 
@@ -212,7 +212,7 @@ def _converse(model: Any, tokenizer: Any, search: dict[str, Any], *, as_json: bo
     while True:
         if sys.stdin.isatty():
             print("> ", end="", file=sys.stderr, flush=True)
-        with input_expected():
+        with pause_progress():
             line = sys.stdin.readline()
         if not line:
             return

@@ -80,7 +80,7 @@ class _Guarded:
         self._stream, self.line = stream, line
 
     def write(self, text: str) -> Any:
-        with self.line.cleared():
+        with self.line.pause():
             if text and self._stream.isatty():
                 self.line.is_at_start = text.endswith("\n")
             return self._stream.write(text)
@@ -109,7 +109,7 @@ def show_progress(*, is_quiet: bool = False, is_verbose: bool = False, as_json: 
                 out, err = (_Guarded(stream, line) for stream in (sys.stdout, sys.stderr))
                 stack.enter_context(contextlib.redirect_stdout(out))
                 stack.enter_context(contextlib.redirect_stderr(err))
-            stack.enter_context(interrupts.cleaned_by(line.end))
+            stack.enter_context(interrupts.call_if_interrupted(line.end))
             stack.enter_context(show_line(line))
             stack.enter_context(listen(line))
             report("starting")
@@ -117,11 +117,11 @@ def show_progress(*, is_quiet: bool = False, is_verbose: bool = False, as_json: 
 
 
 @contextmanager
-def input_expected() -> Iterator[None]:
+def pause_progress() -> Iterator[None]:
     """Leaves a terminal's line to the user, who types."""
     line = getattr(sys.stderr, "line", None)
     if isinstance(line, ProgressLine) and sys.stdin.isatty():
-        with line.cleared():
+        with line.pause():
             line.is_at_start = False
         yield
         line.is_at_start = True
@@ -163,9 +163,9 @@ def run_apart(arguments: Sequence[str]) -> int:
         command = [sys.executable, "-c", program, *arguments]
         environment = os.environ | {"JAX_PLATFORMS": "cpu"}  # or else JAX would look for the chips
         process = subprocess.Popen(command, env=environment, stderr=log, pass_fds=[stream.fileno()])  # noqa: S603
-        with interrupts.cleaned_by(partial(_end_process, process)):
+        with interrupts.call_if_interrupted(partial(_end_process, process)):
             status = process.wait()
-        if number := interrupts.received():
+        if number := interrupts.ending_signal():
             return 128 + number
         if status >= 0:
             return status

@@ -160,7 +160,7 @@ def _trace(program: Any, arguments: Placed) -> Any:
 
 
 class _Compiled(NamedTuple):
-    """What an estimate reads from a compiled program."""
+    """The parts of a compiled program that an estimate reads."""
 
     text: str
     peak_bytes: int

@@ -15,7 +15,7 @@ import numpy as np
 
 from dmljax.errors import DmlError, InvalidDesc, Problem, Unsupported, require, unusable_file
 from dmljax.foundation.extras import command_for
-from dmljax.foundation.interrupts import cleaned_by
+from dmljax.foundation.interrupts import call_if_interrupted
 from dmljax.text import one_line, reason_of
 
 
@@ -49,7 +49,7 @@ def open_replacement(path: Path) -> Iterator[Any]:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
     beside = path.with_name(f".dmljax-{uuid4().hex}")
     remove = partial(beside.unlink, missing_ok=True)
-    with cleaned_by(remove):
+    with call_if_interrupted(remove):
         try:
             with beside.open("xb") as file:
                 yield file

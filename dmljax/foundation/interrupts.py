@@ -21,12 +21,12 @@ _WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 
 class _State:
-    """What has happened to this process."""
+    """The interrupts that this process has received."""
 
     number: int | None = None  # the signal that ends it
     is_handled = False  # the main thread came to run the handler
-    holds = 0
-    is_held = False  # an interrupt is raised at the end of the holds
+    delays = 0  # blocks of `delay` that have not ended
+    is_delayed = False  # an interrupt is raised when they have
     is_ending = False
     stream: int | None = 2  # for the last line
 
@@ -56,7 +56,7 @@ def install_for_programs() -> None:
 
 
 @contextlib.contextmanager
-def cleaned_by(cleanup: Callable[[], object]) -> Iterator[None]:
+def call_if_interrupted(cleanup: Callable[[], object]) -> Iterator[None]:
     """Calls `cleanup` if the process is interrupted in the meantime."""
     _cleanups.append(cleanup)
     try:
@@ -66,19 +66,19 @@ def cleaned_by(cleanup: Callable[[], object]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def held() -> Iterator[None]:
-    """Raises a program's interrupt at the end, because it would crash the imports of NumPy and JAX."""
-    _state.holds += 1
+def delay() -> Iterator[None]:
+    """Delays a program's interrupt to the end of the block: it would crash the imports of NumPy and JAX."""
+    _state.delays += 1
     try:
         yield
     finally:
-        _state.holds -= 1
-    if _state.is_held and not _state.holds:
-        _state.is_held, _state.is_handled = False, True
+        _state.delays -= 1
+    if _state.is_delayed and not _state.delays:
+        _state.is_delayed, _state.is_handled = False, True
         raise KeyboardInterrupt
 
 
-def received() -> int | None:
+def ending_signal() -> int | None:
     """The signal that ends this process; None without one."""
     return _state.number
 
@@ -142,8 +142,8 @@ def _note(number: int, frame: FrameType | None) -> None:
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
-    if _state.holds:
-        _state.is_held = True
+    if _state.delays:
+        _state.is_delayed = True
         return
     _state.is_handled = True
     raise KeyboardInterrupt

@@ -68,7 +68,7 @@ class _Loader:
         self._module_name = module_name
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        with interrupts.held():
+        with interrupts.delay():
             module = importlib.import_module(self._module_name)
             _open_cache()
             atexit.register(interrupts.skip_teardown)  # JAX's, which may crash after an interrupt

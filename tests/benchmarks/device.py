@@ -41,7 +41,7 @@ UNITS = 16  # in the last place, or this much of a result's largest element, tha
 
 @dataclass(frozen=True)
 class Plan:
-    """What to try, and the seconds for each part."""
+    """The parts to try, and the seconds for each."""
 
     operators: Sequence[str]
     works: Mapping[str, Callable[[], Work]]

@@ -97,7 +97,7 @@ def compiled(
 
 
 def use_of(compiled: Any) -> Use:
-    """What a compiled program needs."""
+    """The resources that a compiled program needs."""
     memory = compiled.memory_analysis()
     peak = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
     return Use(cost_of(compiled.as_text()).exchanged, peak - memory.alias_size_in_bytes)

@@ -185,7 +185,7 @@ def test_a_node_that_refuses_its_attributes_is_found(
 
 
 def checked(tmp_path: Path, capsys: pytest.CaptureFixture[str], *given: Any, status: int = 0) -> str:
-    """What is told of a model of nodes and inputs."""
+    """The findings in a model of nodes and inputs."""
     nodes, inputs = given
     onnx.save(model(nodes, inputs, ["y"], domains=DOMAINS), tmp_path / "model.onnx")
     return "\n".join(run_check(capsys, tmp_path / "model.onnx", status=status))

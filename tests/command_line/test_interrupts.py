@@ -193,7 +193,7 @@ def test_an_interrupt_during_imports_is_raised_at_their_end(monkeypatch: pytest.
     monkeypatch.setattr(interrupts, "_state", interrupts._State())
     done = []
 
-    @interrupts.held()
+    @interrupts.delay()
     def interrupted_import() -> None:
         interrupts._raise(signal.SIGINT, None)
         done.append("import")
@@ -201,7 +201,7 @@ def test_an_interrupt_during_imports_is_raised_at_their_end(monkeypatch: pytest.
     with pytest.raises(KeyboardInterrupt):
         interrupted_import()
     assert done == ["import"]
-    with interrupts.held():
+    with interrupts.delay():
         done.append("another")
 
 

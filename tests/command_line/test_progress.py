@@ -1,4 +1,4 @@
-"""What commands and calls say while they work, and that it changes nothing else."""
+"""Commands and calls say how far they are, which changes nothing else."""
 
 import json
 import logging
@@ -82,7 +82,7 @@ def test_a_line_is_redrawn_and_cleared_for_other_output(clock: Callable[[float],
     line.draw()
     line.draw()
     assert screen.getvalue() == "\rcompiling the model\x1b[K\rcompiling the model: 2 s\x1b[K"
-    with line.cleared():
+    with line.pause():
         line.is_at_start = False
     assert screen.getvalue().endswith(": 2 s\x1b[K\r\x1b[K")
     written = screen.getvalue()
@@ -218,6 +218,10 @@ def test_a_generation_says_what_it_does_in_order(tmp_path: Path) -> None:
     assert stages_of(heard) == ["reading the prompt", *of_prompt, "generating", *of_decoder]
     assert [(done, total) for stage, done, total, _ in heard if stage.startswith("compiling")] == [(1, 2), (2, 2)]
     assert model.generate([7, 30, 9], max_length=20, min_length=20) == tokens
+    heard.clear()
+    streamed = [*model.stream([7, 30, 9], block=4, max_length=20, min_length=20, progress=heard.append)]
+    assert [7, 30, 9, *streamed] == tokens
+    assert [done for stage, done, *_ in heard if stage == "generating"] == [3, 7, 11, 15, 19]
 
 
 @GATE
@@ -246,6 +250,16 @@ def test_progress_must_be_heard_by_a_function(tmp_path: Path, capsys: pytest.Cap
     assert capsys.readouterr().err.startswith("reading net.onnx: 0 of ")
     load(tmp_path / "net.onnx", progress=False)
     assert capsys.readouterr().err == ""
+
+
+def test_reports_without_a_listener_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "dmljax"):
+        load(small_network())(np.ones((1, 3, 4, 4), np.float32))
+    assert not caplog.records
+    with caplog.at_level(logging.DEBUG, "dmljax"):
+        load(small_network())(np.ones((1, 3, 4, 4), np.float32))
+    messages = [record.getMessage() for record in caplog.records if record.name == "dmljax"]
+    assert messages[-3:] == ["tracing the model", "lowering the model", "compiling the model"]
 
 
 # Programs

@@ -48,7 +48,7 @@ def test_inputs_come_from_files_and_shapes(path: str, tmp_path: Path, capsys: An
 
 
 def run_model(arguments: list[str], capsys: Any) -> Any:
-    """What a model prints of its output y."""
+    """The line that a model prints of its output y."""
     assert main(["run", *arguments, "--json"]) == 0
     return json.loads(capsys.readouterr().out)["outputs"]["y"]["values"]
 

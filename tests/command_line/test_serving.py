@@ -213,7 +213,7 @@ def divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
 
 def checked(weights: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """What `dmljax check` finds in other weights, and in JSON the same."""
+    """The findings of `dmljax check` in other weights, also as JSON."""
     np.savez("other.npz", **weights)
     command = ["check", "model", "--weights", "other.npz"]
     assert main(command) == 1

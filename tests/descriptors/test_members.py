@@ -1,4 +1,4 @@
-"""What a descriptor can hold: a mock operator for each kind of member that no real operator has."""
+"""The members of descriptors: a mock operator for each kind of member that no real operator has."""
 
 import contextlib
 import dataclasses

@@ -42,7 +42,7 @@ ONCE = Repetition()
 
 
 def printed_text(model: DispatchModel, repetition: Repetition = ONCE) -> list[list[int]]:
-    """What a model prints, bit for bit."""
+    """The values that a model prints, bit for bit."""
     execution = Execution(model)
     results = [execution.result(index, repetition) for index in range(len(model.commands))]
     return [result.values.view(np.uint8).tolist() for result in results if isinstance(result, Printed)]

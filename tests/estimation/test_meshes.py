@@ -1,4 +1,4 @@
-"""What chips exchange when they share the work of networks from ONNX files."""
+"""Chips that share the work of an ONNX network exchange what the estimate counts."""
 
 import sys
 from collections.abc import Iterator

@@ -216,6 +216,10 @@ def test_a_new_size_is_told_once(store: ProgramStore) -> None:
     assert line.startswith("compiling the model again for x [2, 3], as for each new size of its inputs")
     load("y = MatMul(x, w)")(np.ones((2, 3), np.float32))
     assert len(lines) == 1, "the store has that program"
+    other = load("y = MatMul(x, w)")
+    for weights in (other.weights, {"w": jnp.zeros((3, 2))}):  # other weights need another program, but not other sizes
+        other.apply(weights, np.ones((4, 3), np.float32))
+    assert len(lines) == 1
 
 
 @pytest.mark.parametrize(

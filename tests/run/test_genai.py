@@ -1,4 +1,4 @@
-"""What programs ask of GenAI besides the next token: outputs, logs, named tensors, translations and refusals."""
+"""Requests of GenAI programs besides the next token: outputs, logs, named tensors, translations and refusals."""
 
 import json
 import shutil
@@ -232,7 +232,7 @@ def test_translations_follow_their_texts(tmp_path: Path) -> None:
 
 
 def test_generators_take_what_processors_make(tmp_path: Path) -> None:
-    model = og.Model(str(write_hearing_folder(tmp_path / "hearing")))
+    model = og.Model(str(write_hearing_folder(tmp_path / "subscriber")))
     audio = np.random.default_rng(3).standard_normal((2, 5, 6)).astype(np.float32)
     inputs = og.NamedTensors()
     inputs["audio_features"] = audio

@@ -26,7 +26,7 @@ from dmljax.onnx import language_model
 
 
 def printed(program: str, folder: Path, *arguments: str, runner: str | None = "dmljax.run") -> str:
-    """What a program prints, run by a module of dmljax, or by Python itself."""
+    """The output of a program, run by a module of dmljax, or by Python itself."""
     (folder / "program.py").write_text(textwrap.dedent(program))
     # The tests also run from copies of the package, so pass on the path.
     paths = os.pathsep.join(str(Path(path).resolve()) for path in sys.path)

@@ -53,7 +53,7 @@ Groups = list[frozenset[str]]
 
 
 class Cell(NamedTuple):
-    """What a table lists for one tensor; None stands for what cannot be read."""
+    """The types that a table lists for a tensor; None stands for what cannot be read."""
 
     kind: str = ""  # input, optional input, array of inputs, output, ...
     DimensionCount: frozenset[Any] | None = frozenset()

@@ -18,7 +18,7 @@ from jax.experimental.serialize_executable import deserialize_and_load, serializ
 from jaxlib.version import __version__ as jaxlib_version
 
 from dmljax.foundation.platforms import device_of, traced_for
-from dmljax.foundation.programs.progress import interlude, is_heard, report
+from dmljax.foundation.programs.progress import has_listener, report, report_again
 from dmljax.foundation.programs.store import ProgramStore, cache_folder, digest_of
 
 NO_CACHE = "DMLJAX_NO_CACHE"  # the environment variable that turns the cache off
@@ -59,7 +59,7 @@ class Program:
 
     Some functions decide while they are traced what is left to do elsewhere: `notes` returns these decisions, and
     `use_notes` takes them when the program comes from the store. `failure` is an exception of tracing that is also
-    kept. `compiles_again` is called with the arguments of a call whose types need another program.
+    kept. `on_program` is called with the arguments of a call with new types, and whether the store has its program.
     """
 
     def __init__(
@@ -73,28 +73,28 @@ class Program:
         notes: Callable[[], Any] = lambda: None,
         use_notes: Callable[[Any], object] = lambda notes: None,
         failure: type[Exception] | tuple[()] = (),
-        compiles_again: Callable[..., object] = lambda *arguments: None,
+        on_program: Callable[..., object] = lambda *arguments, is_stored: None,
         **options: Any,
     ) -> None:
         self.jitted = jax.jit(function, **options)
         self._function_name = getattr(function, "__qualname__", "")
         self._name, self._place = name, (number, count, "program") if count > 1 else ()
         self._source, self._notes, self._use_notes, self._failure = source, notes, use_notes, failure
-        self._compiles_again = compiles_again
+        self._on_program = on_program
         static_places, static_names = options.get("static_argnums", ()), options.get("static_argnames", ())
         self._static_places = {static_places} if isinstance(static_places, int) else {*static_places}
         self._static_names = {static_names} if isinstance(static_names, str) else {*static_names}
         self._compiled: dict[Hashable, Any] = {}
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        if _store is None and not is_heard():
+        if _store is None and not has_listener():
             return self.jitted(*arguments, **options)
         leaves, tree = jax.tree.flatten((arguments, options))
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves) or jax.config.jax_disable_jit:  # type: ignore[attr-defined]
             return self.jitted(*arguments, **options)
         types = (_jax_options(), tree, *map(_type_of, leaves))
         if types not in self._compiled:
-            with interlude():
+            with report_again():
                 if _store is None:
                     self._compiled[types] = self._compile(arguments, options)
                 else:
@@ -121,9 +121,9 @@ class Program:
         if kept is not None:
             compiled, notes = kept
             self._use_notes(notes)
+            self._on_program(*arguments, is_stored=True)
             return compiled
-        if self._compiled:
-            self._compiles_again(*arguments)
+        self._on_program(*arguments, is_stored=False)
         try:
             with _without_collections(), traced_for(device.platform):
                 compiled = self._compile(arguments, options)
@@ -176,7 +176,7 @@ _READ_OPTIONS = attrgetter(*sorted(name for name in jax.config.values if hasattr
 
 
 def _type_of(leaf: Any) -> Hashable:
-    """What another program is compiled for: the type of an array, or a static value itself."""
+    """The part of an argument that a program depends on: the type of an array, or a static value itself."""
     is_array = hasattr(leaf, "dtype")
     weak_type, sharding = getattr(leaf, "weak_type", False), getattr(leaf, "sharding", None)
     return (leaf.shape, leaf.dtype, weak_type, sharding) if is_array else leaf

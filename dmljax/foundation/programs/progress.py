@@ -1,8 +1,9 @@
-"""Tells whoever listens how far long work is, such as reading weights or compiling.
+"""Reports how far long work is, such as reading weights or compiling.
 
-`report` costs a look at a variable where nobody listens. A `ProgressLine` shows what it hears.
+Reports go to a listener, such as a `ProgressLine`; without one, to the logger `dmljax`, at the level DEBUG.
 """
 
+import logging
 import os
 import shutil
 import sys
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 
 
 class Progress(NamedTuple):
-    """What is being done, and how much of it: `unit` counts `done` and `total`, where they are known.
+    """The stage of long work, and how much of it is done: `unit` counts `done` and `total`, where they are known.
 
     >>> print(Progress("reading weights", 5_000_000, 80_000_000, "B"))
     reading weights: 5 of 80 MB
@@ -54,8 +55,8 @@ _SCALES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 Listener = Callable[[Progress], Any]
 
 
-class _Hearing:
-    """A listener, and what it heard last."""
+class _Subscriber:
+    """A listener, and what it was told last."""
 
     latest: Progress | None = None
 
@@ -67,29 +68,34 @@ class _Hearing:
         self.listener(progress)
 
 
-_hearing: ContextVar[_Hearing | None] = ContextVar("hearing", default=None)
+_subscriber: ContextVar[_Subscriber | None] = ContextVar("subscriber", default=None)
 
 
-def is_heard() -> bool:
-    """Whether somebody listens."""
-    return _hearing.get() is not None
+_logger = logging.getLogger("dmljax")
+
+
+def has_listener() -> bool:
+    """Whether reports go anywhere."""
+    return _subscriber.get() is not None or _logger.isEnabledFor(logging.DEBUG)
 
 
 def report(stage: str, done: float | None = None, total: float | None = None, unit: str = "") -> None:
-    """Tells the listener what is being done, and how far it is."""
-    hearing = _hearing.get()
-    if hearing is not None:
-        hearing.tell(Progress(stage, done, total, unit))
+    """Tells the listener, or the logger, what is being done, and how far it is."""
+    subscriber = _subscriber.get()
+    if subscriber is not None:
+        subscriber.tell(Progress(stage, done, total, unit))
+    elif _logger.isEnabledFor(logging.DEBUG):
+        _logger.debug("%s", Progress(stage, done, total, unit))
 
 
 @contextmanager
-def interlude() -> Iterator[None]:
+def report_again() -> Iterator[None]:
     """Reports again what was reported before, after other stages inside."""
-    hearing = _hearing.get()
-    before = None if hearing is None else hearing.latest
+    subscriber = _subscriber.get()
+    before = None if subscriber is None else subscriber.latest
     yield
-    if hearing is not None and before is not None:
-        hearing.tell(before)
+    if subscriber is not None and before is not None:
+        subscriber.tell(before)
 
 
 @contextmanager
@@ -100,7 +106,7 @@ def listen(progress: Any) -> Iterator[None]:
         return
     if progress is True:
         line = ProgressLine(sys.stderr, patience=0.0, is_redrawn=can_redraw(sys.stderr))
-        with show_line(line), _heard_by(line):
+        with show_line(line), _subscribe(line):
             yield
         return
     if not callable(progress):
@@ -108,17 +114,17 @@ def listen(progress: Any) -> Iterator[None]:
         from dmljax.text import show
 
         raise InvalidType(Problem("progress", "must be True, False or a function", show(progress)))
-    with _heard_by(progress):
+    with _subscribe(progress):
         yield
 
 
 @contextmanager
-def _heard_by(listener: Listener) -> Iterator[None]:
-    token = _hearing.set(_Hearing(listener))
+def _subscribe(listener: Listener) -> Iterator[None]:
+    token = _subscriber.set(_Subscriber(listener))
     try:
         yield
     finally:
-        _hearing.reset(token)
+        _subscriber.reset(token)
 
 
 TICK = 0.25  # seconds between drawings
@@ -173,8 +179,8 @@ class ProgressLine:
                 self._drawn = text
 
     @contextmanager
-    def cleared(self) -> Iterator[None]:
-        """Makes room for other output, and draws nothing in the meantime."""
+    def pause(self) -> Iterator[None]:
+        """Clears the line, and draws nothing in the meantime."""
         with self._lock:
             if self._drawn:
                 self._write("\r\033[K")
@@ -228,5 +234,5 @@ def show_line(line: ProgressLine) -> Iterator[ProgressLine]:
     finally:
         is_done.set()
         drawer.join()
-        with line.cleared():
+        with line.pause():
             pass

@@ -197,7 +197,7 @@ def _spans(operands: Arrays, sizes: ScoreSizes) -> Arrays:
 
 
 def _hidden_score_bound(operands: Arrays, number: Array, begin: Any, end: Any) -> Any:
-    """What `number`, added or as a fill, and the bias give a hidden key at most, beside a key that all queries see.
+    """The most that `number`, added or as a fill, and the bias give a hidden key beside a key that all queries see.
 
     `begin` and `end` have the queries of a block in their last dimension. NaN if the bias leaves it open.
     """

@@ -21,7 +21,7 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, all_ch
 from dmljax.foundation.checks import array, integer_in
 from dmljax.foundation.files import read_object
 from dmljax.foundation.programs.compiling import Program
-from dmljax.foundation.programs.progress import Progress, is_heard, listen, report
+from dmljax.foundation.programs.progress import Progress, has_listener, listen, report
 from dmljax.foundation.programs.store import digest_of
 from dmljax.onnx.diffusion.schedulers import FILE as SCHEDULER, REACH, Scheduler, Table, scheduler_of
 from dmljax.onnx.graph.graph import Node
@@ -214,7 +214,7 @@ class DiffusionModel(FolderModel):
             elif array("latents", latents).shape != (batch, *sizes):
                 raise InvalidDesc(Problem("latents", f"must have shape {(batch, *sizes)}", latents.shape))
             is_traced |= any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((latents, key, arguments)))
-            make_images = self._make_images_in_steps if is_heard() and not is_traced else self._jit_make_images
+            make_images = self._make_images_in_steps if has_listener() and not is_traced else self._jit_make_images
             with _report_refused_sizes(*(size * self.settings.ratio for size in sizes[1:])):
                 images: Array = make_images(
                     arguments,

@@ -81,7 +81,7 @@ class Scheduler(NamedTuple):
 
 
 class SchedulerKind(NamedTuple):
-    """What a kind of scheduler needs: its table, and the options that it takes."""
+    """A kind of scheduler: the table that it needs, and the options that it takes."""
 
     name: str  # of the class, as files have it
     table: Callable[[Options, int], Table]

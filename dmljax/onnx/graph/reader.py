@@ -18,7 +18,7 @@ from onnx import numpy_helper
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside, require
 from dmljax.foundation.checks import integer_in
 from dmljax.foundation.files import open_file, unreadable
-from dmljax.foundation.programs.progress import BYTES, is_heard, report
+from dmljax.foundation.programs.progress import BYTES, has_listener, report
 from dmljax.onnx.graph.graph import MAIN, Function, FunctionKey, Node, OnnxGraph, Reference, TensorType, sort_nodes
 from dmljax.text import one_line, show
 
@@ -70,7 +70,7 @@ class Reader:
 
     def __init__(self, model: "onnx.ModelProto", folder: Path | None) -> None:
         self.folder = folder
-        self._bytes_read, self._bytes_stored = 0, _bytes_stored(model.graph) if is_heard() else None
+        self._bytes_read, self._bytes_stored = 0, _bytes_stored(model.graph) if has_listener() else None
         self.versions = _versions(model.opset_import)
         self.functions: dict[FunctionKey, Function] = {}
         for proto in model.functions:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import jax
@@ -10,6 +11,8 @@ import onnx
 from onnx import numpy_helper
 
 from dmljax.errors import InvalidType, Problem
+from dmljax.foundation.files import open_output
+from dmljax.foundation.interrupts import call_if_interrupted
 from dmljax.onnx.graph.graph import MAIN
 from dmljax.onnx.graph.reader import MAX_FILE_BYTES, Reader
 
@@ -47,9 +50,18 @@ def save(model: Any, path: Path, weights: Mapping[str, Any]) -> None:
             _convert_to_file_type(name, arrays[name], tensor.data_type), tensor.name
         )
         tensor.CopyFrom(filled_tensor)
-    is_large = sum(array.nbytes for array in arrays.values()) > MAX_FILE_BYTES - OTHER_BYTES
-    # Large weights go into a second file beside the model, where readers look for it.
-    onnx.save(filled, path, save_as_external_data=is_large, location=f"{path.name}.data" if is_large else None)
+    path = path.resolve()
+    if sum(array.nbytes for array in arrays.values()) > MAX_FILE_BYTES - OTHER_BYTES:
+        # Large weights go into a second file beside the model, where readers look for it. onnx appends to an old one.
+        data = path.with_name(f"{path.name}.data")
+        folder = TemporaryDirectory(prefix=".dmljax-", dir=path.parent)
+        with folder as beside, call_if_interrupted(folder.cleanup):
+            onnx.save(filled, Path(beside, path.name), save_as_external_data=True, location=data.name)
+            Path(beside, data.name).replace(data)
+            Path(beside, path.name).replace(path)
+        return
+    with open_output(path) as file:
+        file.write(filled.SerializeToString())
 
 
 def _convert_to_file_type(name: str, array: np.ndarray[Any, Any], type_number: int) -> np.ndarray[Any, Any]:

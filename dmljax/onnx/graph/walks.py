@@ -7,7 +7,7 @@ from dmljax.onnx.graph.graph import Node, names_made, names_read
 
 
 def steps_of(nodes: Iterable[Node]) -> dict[Node, GraphStep]:
-    """What each node reads and makes."""
+    """The values that each node reads and makes."""
     return {node: GraphStep([*names_read(node)], [*names_made(node)]) for node in nodes}
 
 

@@ -19,7 +19,7 @@ from jax.sharding import Mesh
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.foundation.programs.compiling import Program
-from dmljax.foundation.programs.progress import report
+from dmljax.foundation.programs.progress import listen, report
 from dmljax.foundation.programs.store import digest_of
 from dmljax.onnx.graph.graph import TensorType
 from dmljax.onnx.language.parts import DECODER, ROLES, FolderModels, require_appending_attention, types_of_inputs
@@ -452,8 +452,8 @@ class GenerationRun(NamedTuple):
 class Stream(Iterator[Any]):
     """New tokens as they come: a token for a single prompt; for several, a list with None where a sequence is over."""
 
-    def __init__(self, run: GenerationRun, block: int) -> None:
-        self._run, self._block = run, block
+    def __init__(self, run: GenerationRun, block: int, progress: Any = None) -> None:
+        self._run, self._block, self._progress = run, block, progress
         self._waiting: deque[list[Any]] = deque()
 
     def __next__(self) -> Any:
@@ -461,7 +461,8 @@ class Stream(Iterator[Any]):
             if self._run.is_over:
                 raise StopIteration
             before = np.asarray(self._run.state.lengths)
-            self._run = self._run.advance(self._block)
+            with listen(self._progress):
+                self._run = self._run.advance(self._block)
             self._waiting.extend(new_tokens(self._run.state, before))
         row = self._waiting.popleft()
         return row[0] if self._run.is_single else row

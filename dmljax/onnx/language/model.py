@@ -166,7 +166,14 @@ class LanguageModel(FolderModel):
             run = self._prefill(Inputs(prompts, audio, images), state, weights, options, key)
             return run.advance(run.search.max_length).sequences()
 
-    def stream(self, prompts: Any = None, *, block: int = 8, **options: Any) -> Stream:
+    def stream(
+        self,
+        prompts: Any = None,
+        *,
+        block: int = 8,
+        progress: bool | Callable[[Progress], Any] | None = None,
+        **options: Any,
+    ) -> Stream:
         """Generates as `generate` does, with the same options, and gives new tokens after each `block` of them."""
         with within("onnx"):
             known = {name: options.pop(name, None) for name in ("key", "state", "weights", "audio", "images")}
@@ -176,11 +183,12 @@ class LanguageModel(FolderModel):
                 rule = f"must be options of generate: {names}"
                 raise InvalidType(Problem("options", rule, ", ".join(sorted(unknown))))
             inputs = Inputs(prompts, known["audio"], known["images"])
-            run = self._prefill(inputs, known["state"], known["weights"], options, known["key"])
+            with listen(progress):
+                run = self._prefill(inputs, known["state"], known["weights"], options, known["key"])
             if is_traced(run.state.tokens):
                 rule = "not supported under jax.jit and other transformations, because it gives tokens as they come"
                 raise Unsupported(Problem("stream", rule, remedy="generate works there"))
-            return Stream(run, integer_in("block", block, 1, 2**31 - 1))
+            return Stream(run, integer_in("block", block, 1, 2**31 - 1), progress)
 
     def start(
         self,

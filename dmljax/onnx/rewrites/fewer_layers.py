@@ -93,7 +93,7 @@ class _Reading(NamedTuple):
 
     @property
     def key(self) -> Hashable:
-        """What it has in common with readings of other layers."""
+        """The part that readings of other layers share."""
         return self.place, self.reader
 
 

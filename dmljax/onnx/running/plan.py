@@ -79,8 +79,9 @@ class Plan:
         # Outside jit, values are known when their nodes run, and sizes need no bounds.
         outside = Interpreter(loaded.find, {}, loaded.leading)
         self._static_part = StaticPart(outside, loaded)
-        kept: Any = {"source": self._source, "failure": NotKnown, "compiles_again": self._say_that_sizes_compile}
-        self._has_said_so = False
+        kept: Any = {"source": self._source, "failure": NotKnown, "on_program": self._note_sizes}
+        self._sizes: set[str] = set()  # of the inputs that have a program
+        self._has_told_sizes = False
         self._by_place = Program(self._run_by_place, "the model", static_argnums=0, **kept)
         self._by_values = Program(self._run, "the model", static_argnums=(0, 1), **kept)
         is_by_place = not any(tensor.name in loaded.deciding or tensor.kind != "tensor" for tensor in loaded.inputs)
@@ -123,16 +124,17 @@ class Plan:
         known = (digest_parts(name, value) for name, value in constants.items())
         return digest_of(self.graph.digest, *(part for parts in known for part in parts))
 
-    def _say_that_sizes_compile(self, *arguments: Any) -> None:
+    def _note_sizes(self, *arguments: Any, is_stored: bool) -> None:
         """Tells the user of a command once that other sizes of inputs need other programs."""
-        if self._has_said_so:
-            return
-        self._has_said_so = True
         *_, inputs = arguments
         if not isinstance(inputs, dict):
             inputs = dict(zip((tensor.name for tensor in self.graph.inputs), arguments[2:], strict=True))
         sizes = join_words(f"{name} {list(np.shape(value))}" for name, value in inputs.items())
-        notify(f"compiling the model again for {sizes}, as for each new size of its inputs; fewer sizes compile less")
+        if self._sizes and sizes not in self._sizes and not is_stored and not self._has_told_sizes:
+            self._has_told_sizes = True
+            reason = "as for each new size of its inputs; fewer sizes compile less"
+            notify(f"compiling the model again for {sizes}, {reason}")
+        self._sizes.add(sizes)
 
     # Weights
 

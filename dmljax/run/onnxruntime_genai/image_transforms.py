@@ -1,4 +1,4 @@
-"""What models see of images: the transforms in a folder's configuration, as GenAI computes them."""
+"""The transforms of images in a folder's configuration, as GenAI computes them."""
 
 import io
 from collections.abc import Mapping

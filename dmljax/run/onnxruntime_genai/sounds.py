@@ -1,4 +1,4 @@
-"""What models hear of recordings: their samples, and the log-mel features of these, as GenAI computes them."""
+"""Samples of recordings and their log-mel features, as GenAI computes them."""
 
 import io
 import struct

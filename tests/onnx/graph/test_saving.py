@@ -1,5 +1,6 @@
 """Files that a model writes with trained weights, which ONNX Runtime reads the same way."""
 
+import errno
 import re
 import subprocess
 import sys
@@ -91,7 +92,9 @@ def test_weights_too_large_for_protobuf_go_into_an_external_file(
     monkeypatch.setattr("dmljax.onnx.graph.saving.MAX_FILE_BYTES", saving.OTHER_BYTES)
     matrix = np.arange(4096, dtype="float32").reshape(64, 64)
     proto = model([helper.make_node("MatMul", ["x", "m"], ["y"])], [value("x", FLOAT, [1, 64])], ["y"], {"m": matrix})
-    dmljax.onnx.load(proto).save(tmp_path / "large.onnx")
+    for _ in range(2):  # the second replaces both files
+        dmljax.onnx.load(proto).save(tmp_path / "large.onnx")
+    assert (tmp_path / "large.onnx.data").stat().st_size == matrix.nbytes
     assert sorted(path.name for path in tmp_path.iterdir()) == ["large.onnx", "large.onnx.data"]
     again = dmljax.onnx.load(tmp_path / "large.onnx")
     np.testing.assert_array_equal(again.weights["m"], matrix)
@@ -129,6 +132,26 @@ def test_tensors_inside_nodes_are_embedded(tmp_path: Path) -> None:
     (tmp_path / "beside").unlink()
     network.save(tmp_path / "whole.onnx")
     np.testing.assert_array_equal(dmljax.onnx.load(tmp_path / "whole.onnx")(True), [1, 2])
+
+
+@pytest.mark.parametrize("is_large", [False, True], ids=["one file", "two files"])
+def test_a_full_disk_leaves_the_old_model(is_large: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node, weights = helper.make_node("Mul", ["x", "w"], ["y"]), {"w": np.ones(400, "f")}
+    proto = model([node], [value("x", FLOAT, [1])], ["y"], weights)
+    network, path = dmljax.onnx.load(proto), tmp_path / "model.onnx"
+    network.save(path)
+    before = path.read_bytes()
+    if is_large:
+        monkeypatch.setattr("dmljax.onnx.graph.saving.MAX_FILE_BYTES", saving.OTHER_BYTES)
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(OSError, match="No space left"):
+        network.save(path, {"w": jnp.zeros(400, "f")})
+    assert path.read_bytes() == before
+    assert [*tmp_path.iterdir()] == [path]
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads memory use from Linux")

@@ -1,4 +1,4 @@
-"""What follows only from a model's weights is computed once."""
+"""Values that only depend on a model's weights are computed once."""
 
 from typing import Any
 

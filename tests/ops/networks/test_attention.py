@@ -450,7 +450,7 @@ def lowered_text(
     derive: Any = lambda attended: attended,
     **options: Any,
 ) -> str:
-    """What attention lowers to; `shapes` are the batches and positions of queries and of keys."""
+    """The text that attention lowers to; `shapes` are the batches and positions of queries and of keys."""
     arrays = [jax.ShapeDtypeStruct((*shape, 12 * 64), dtype) for shape in (*shapes, shapes[-1])]
     traced = jax.jit(derive(lambda *arrays: attention(*arrays, head_count=12, **options))).trace(*arrays)
     return str(traced.lower(lowering_platforms=(platform,)).as_text())
