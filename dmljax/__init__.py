@@ -36,10 +36,7 @@ else:  # importing JAX takes seconds, and `dmljax --help` need not wait for it
             value = globals()[name] = getattr(_import_module(_homes()[name]), name)
             value.__module__ = __name__  # the module that users import it from
             return value
-        if hasattr(_import_module("dmljax.directml"), name):
-            raise AttributeError(
-                f"module 'dmljax' has no attribute {name!r}, did you mean dmljax.directml.{name}?", name=name
-            )
-        from dmljax.descriptors.search import hint
+        from dmljax.descriptors.spellings import hint_for_function
+        from dmljax.text import no_attribute
 
-        raise AttributeError(f"module 'dmljax' has no attribute {name!r}{hint(name)}", name=name)
+        raise no_attribute("dmljax", name, hint_for_function(name, _import_module("dmljax.directml").__all__))

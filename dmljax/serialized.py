@@ -6,7 +6,7 @@ sizes of the first tensor that reads it.
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,8 +25,10 @@ from dmljax.graphs.assembly import Assembly, first_readers
 from dmljax.graphs.flatbuffer import Buffer, Packed, Table, TableReader, build
 from dmljax.graphs.graph import Graph
 from dmljax.ops.elementwise.elementary import ElementWiseIdentityDesc
-from dmljax.text import join_words, show, unused_name
+from dmljax.text import hint_by_table, join_words, no_attribute, show, unused_name
 from dmljax.types import DataType
+
+__all__ = ["load", "parse", "save", "serialize"]
 
 OPERATOR_NODE, CONSTANT_NODE = 1, 2
 NAMED_CONSTANT, RAW_CONSTANT = 1, 2
@@ -440,3 +442,14 @@ def _form_of(kind: MemberKind, operator: str) -> int:
         case Boolean() if operator == "DML_OPERATOR_LOCAL_RESPONSE_NORMALIZATION_GRAD":
             return BOOL
     return UINT32
+
+
+if not TYPE_CHECKING:  # a type checker refuses unknown names by itself
+
+    def __getattr__(name):
+        elsewhere = {"read": "load", "loads": "parse", "write": "save", "dump": "save", "dumps": "serialize"}
+        raise no_attribute("dmljax.serialized", name, hint_by_table(name, elsewhere, __all__))
+
+
+def __dir__() -> list[str]:
+    return __all__

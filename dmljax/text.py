@@ -2,7 +2,7 @@
 
 import json
 import reprlib
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from difflib import get_close_matches
 from itertools import count, islice
 from typing import Any
@@ -65,6 +65,18 @@ def unused_name(name: str, used: Container[str], spelled: str = "{} ({})") -> st
     if name not in used:
         return name
     return next(new for i in count(2) if (new := spelled.format(name, i)) not in used)
+
+
+def no_attribute(module: str, name: str, hint: str) -> AttributeError:
+    """The error for a name that a module does not have, with a hint."""
+    return AttributeError(f"module {module!r} has no attribute {name!r}{hint}", name=name)
+
+
+def hint_by_table(name: str, elsewhere: Mapping[str, str], exported: Iterable[str]) -> str:
+    """`; use X` for a name that other libraries have, or `, did you mean X?` for a similar name; or ""."""
+    if name.startswith("_"):  # Python itself looks for such names
+        return ""
+    return f"; use {elsewhere[name]}" if name in elsewhere else did_you_mean(name, exported)
 
 
 def did_you_mean(name: Any, known: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ import pytest
 from helpers import GATE, few_of
 
 import dmljax
-from dmljax import directml, dxdispatch, onnx
+from dmljax import directml, dxdispatch, examples, onnx, pydirectml, serialized
 
 
 def test_every_operator_is_exported() -> None:
@@ -32,11 +32,48 @@ def test_every_operator_is_exported() -> None:
         ("DML_BUFFER_TENSOR_DESC", "TensorDesc"),
         ("Convolution2Desc", "ConvolutionDesc"),
         ("Validate", "validate"),
+        ("GEMM_OPERATOR_DESC", "GemmDesc"),
+        ("FEATURE_LEVEL_6_2", "FeatureLevel.FL_6_2"),
+        ("FLOAT32", "DataType.FLOAT32"),
+        ("BufferTensorDesc", "TensorDesc"),
+        ("Gemm", "GemmDesc"),
+        ("gemm", "dmljax.gemm"),
+        ("SoftmaxDesc", "ActivationSoftmaxDesc or ActivationSoftmax1Desc"),
     ],
 )
 def test_names_of_the_header_lead_to_those_of_directml(name: str, meant: str) -> None:
     with pytest.raises(AttributeError, match=rf" has no attribute '{name}', did you mean {meant}\?$"):
         getattr(directml, name)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "hint"),
+    [
+        (dmljax, "DML_OPERATOR_GEMM", ", did you mean dmljax.directml.GemmDesc?"),
+        (dmljax, "FEATURE_LEVEL_6_2", ", did you mean dmljax.directml.FeatureLevel.FL_6_2?"),
+        (dmljax, "Gemm", ", did you mean gemm?"),
+        (dmljax, "Device", "lower(desc) is a function of arrays, and dmljax.pydirectml has PyDirectML's classes"),
+        (directml, "IDMLDevice", "lower(desc) is a function of arrays"),
+        (directml, "CreateOperator", "lower(desc) is a function of arrays"),
+        (dxdispatch, "load_model", "; use load"),
+        (onnx, "load_model", "; use dmljax.onnx.load"),
+        (onnx, "InferenceSession", "; use dmljax.onnx.load(path)(x)"),
+        (onnx, "languag_model", ", did you mean language_model?"),
+        (serialized, "read", "; use load"),
+        (serialized, "nothing_like_it", "nothing_like_it'"),
+    ],
+)
+def test_names_of_elsewhere_lead_to_names_here(module: ModuleType, name: str, hint: str) -> None:
+    with pytest.raises(AttributeError) as raised:
+        getattr(module, name)
+    assert str(raised.value).startswith(f"module '{module.__name__}' has no attribute '{name}'")
+    assert str(raised.value).endswith(hint)
+
+
+@pytest.mark.parametrize("module", [directml, dxdispatch, examples, onnx, pydirectml, serialized])
+def test_completion_shows_what_is_public(module: ModuleType) -> None:
+    assert dir(module) == sorted(module.__all__)
+    assert [name for name in dir(module) if inspect.ismodule(getattr(module, name))] == []
 
 
 def public_names_of(module: ModuleType) -> dict[str, Any]:

@@ -244,7 +244,7 @@ class Operator(Lowerable):
 
     def _refuse_missing(self, values: Mapping[str, Any]) -> None:
         required = [member for member in self._members if member.default is dataclasses.MISSING]
-        missing = [(member.name,) for member in required if member.field not in values]
+        missing = [(member.field,) for member in required if member.field not in values]
         if missing:
             raise InvalidType(Problem(missing[0], "must be given", "none", missing[1:]))
 

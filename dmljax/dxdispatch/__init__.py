@@ -27,6 +27,8 @@ We accept what DxDispatch's parser accepts, which is more than its schema allows
 """
 
 # fmt: off
+import typing as _typing
+
 from dmljax.dxdispatch.execution import Dispatched, Execution, Printed, Repetition, Written
 from dmljax.dxdispatch.fusion import fuse
 from dmljax.dxdispatch.model import (
@@ -39,3 +41,16 @@ __all__ = [
     "Print", "Printed", "Repetition", "Resource", "UnreadableModel", "WriteFile", "Written", "fuse", "load"
 ]
 # fmt: on
+
+if not _typing.TYPE_CHECKING:  # a type checker refuses unknown names by itself
+
+    def __getattr__(name):
+        from dmljax.text import hint_by_table, no_attribute
+
+        run = "Execution(load(path)), whose result(index) runs a command and values(name) has a resource"
+        elsewhere = {"run": run, "execute": run, "Model": "load", "load_model": "load", "read": "load"}
+        raise no_attribute("dmljax.dxdispatch", name, hint_by_table(name, elsewhere, __all__))
+
+
+def __dir__() -> list[str]:
+    return __all__

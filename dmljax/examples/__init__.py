@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmljax.errors import spell_path
-from dmljax.examples.example import Example as Example
-from dmljax.examples.transcripts import examples_of as examples_of, page_examples as page_examples
+from dmljax.examples.example import Example
+from dmljax.examples.transcripts import examples_of, page_examples
 from dmljax.text import join_sizes
+
+__all__ = ["Example", "example_lines", "examples_of", "page_examples"]
 
 
 def example_lines(example: Example, computed: Mapping[str, NDArray[Any]]) -> list[str]:
@@ -44,3 +46,7 @@ def _matrix(array: NDArray[Any]) -> list[str]:
     while array.ndim > 2 and array.shape[0] == 1:
         array = array[0]
     return np.array2string(array, separator=" ").splitlines()
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -51,5 +51,10 @@ if not _typing.TYPE_CHECKING:  # a type checker refuses unknown names by itself
 
     def __getattr__(name):
         from dmljax.pydirectml.names import hint
+        from dmljax.text import no_attribute
 
-        raise AttributeError(f"module 'dmljax.pydirectml' has no attribute {name!r}{hint(name, __all__)}", name=name)
+        raise no_attribute("dmljax.pydirectml", name, hint(name, __all__))
+
+
+def __dir__() -> list[str]:
+    return __all__

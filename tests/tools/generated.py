@@ -96,8 +96,13 @@ if not _typing.TYPE_CHECKING:  # a type checker refuses unknown names by itself
 
     def __getattr__(name):
         from dmljax.descriptors.spellings import hint
+        from dmljax.text import no_attribute
 
-        raise AttributeError(f"module 'dmljax.directml' has no attribute {{name!r}}{{hint(name, __all__)}}", name=name)
+        raise no_attribute("dmljax.directml", name, hint(name, __all__))
+
+
+def __dir__() -> list[str]:
+    return __all__
 '''
 
 
