@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from dmljax.text import join_words, json_text
+from dmljax.text import correct_grammar, join_words, json_text
 
 Path = tuple[str | int, ...]  # names of members and indices of elements, from the outermost to the innermost
 Where = str | Path  # a path, or a name instead of a path of one name
@@ -53,7 +53,7 @@ class Problem:
     def message(self) -> str:
         """The rule, what was given, and the remedy, without the place."""
         given = "" if self.given is None else f"; got {self.given}"
-        return self.rule + given + (f" ({self.remedy})" if self.remedy else "")
+        return correct_grammar(self.rule) + given + (f" ({self.remedy})" if self.remedy else "")
 
     def __str__(self) -> str:
         place = join_words(map(spell_path, (self.path, *self.others)))
@@ -132,6 +132,11 @@ class Unsupported(DmlError, NotImplementedError):
     Traceback (most recent call last):
     dmljax.directml.Unsupported: Type: unknown operator 'NO_SUCH_THING' (`dmljax ops` ...
     """
+
+
+# The modules that users import them from, whichever is imported first.
+DmlError.__module__ = "dmljax"
+InvalidDesc.__module__ = InvalidType.__module__ = Unsupported.__module__ = "dmljax.directml"
 
 
 class UnusableFile(InvalidDesc, OSError):

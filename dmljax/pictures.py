@@ -38,7 +38,8 @@ def show(
     >>> show({"a causal mask": mask}, file="mask.png")
     """
     with within("show"):
-        present(lambda: draw(arrays, results, columns=columns, cell=cell), file)
+        path = None if file is None else checks.path("file", file)
+        present(lambda: draw(arrays, results, columns=columns, cell=cell), path)
 
 
 def present(draw: Callable[[], "Figure"], file: str | os.PathLike[str] | None) -> None:

@@ -17,9 +17,10 @@ from dmljax.descriptors.json_form import Fused, operator_of_type
 from dmljax.descriptors.members import SCALAR_TYPE, Array, Boolean, Integer, Member, MemberKind, Number, Struct
 from dmljax.descriptors.tensor import TensorDesc
 from dmljax.descriptors.validation import validate
-from dmljax.errors import InvalidDesc, Problem, inside, require, within
+from dmljax.errors import InvalidDesc, InvalidType, Problem, inside, require, within
+from dmljax.foundation import checks
 from dmljax.foundation.checks import UINT64_MAX, integer_in, parse_enum
-from dmljax.foundation.files import open_file
+from dmljax.foundation.files import open_file, open_output
 from dmljax.foundation.scalars import Scalar
 from dmljax.graphs.assembly import Assembly, first_readers
 from dmljax.graphs.flatbuffer import Buffer, Packed, Table, TableReader, build
@@ -52,9 +53,10 @@ def load(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Graph:
     that are not regular files, are refused before they are read.
 
     >>> load("notebooks/models/gemm.bin")
-    Graph(1 nodes, 3 edges, 1 inputs, 1 outputs, 2 constants, 0 views)
+    Graph(1 node, 3 edges, 1 input, 1 output, 2 constants, 0 views)
     """
-    path, left = Path(path), integer_in("max_bytes", max_bytes, 0, UINT64_MAX)
+    with within("serialized graph"):
+        path, left = checks.path("path", path), integer_in("max_bytes", max_bytes, 0, UINT64_MAX)
 
     def content(file: Path) -> bytes:
         nonlocal left
@@ -77,6 +79,8 @@ def file_of_constant(path: Path, name: str) -> Path:
 def parse(data: bytes, read_constant: Callable[[str], bytes]) -> Graph:
     """Parses the bytes of a graph file; `read_constant` returns the bytes of a constant stored in another file."""
     with within("serialized graph"):
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise InvalidType(Problem("data", "must be bytes", show(data)))
         root = Buffer(data).root()
         inputs, outputs = root.texts(6), root.texts(8)
         assembly = Assembly()
@@ -278,7 +282,11 @@ def save(graph: Graph, path: str | Path) -> None:
     >>> to_json(load("copy.bin")) == to_json(graph)
     True
     """
-    Path(path).write_bytes(serialize(graph))
+    with within("serialized graph"):
+        path = checks.path("path", path)
+    data = serialize(graph)
+    with open_output(path) as file:
+        file.write(data)
 
 
 def serialize(graph: Graph) -> bytes:

@@ -1,6 +1,7 @@
 """Text for messages: values abridged, names escaped, the nearest known name."""
 
 import json
+import re
 import reprlib
 from collections.abc import Container, Iterable, Mapping
 from difflib import get_close_matches
@@ -41,6 +42,23 @@ def json_text(value: Any) -> str:
     """`value` as JSON on one line, with the characters escaped that a terminal would act on."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return text if text.isprintable() else json.dumps(value, separators=(",", ":"))
+
+
+def correct_grammar(text: str) -> str:
+    """Writes `1 arrays` as `1 array`, and `a int64` as `an int64`, in a text with numbers and types filled in.
+
+    >>> from dmljax.text import correct_grammar
+    >>> correct_grammar("takes at most 1 arrays, of 21 nodes, each a int64[1]")
+    'takes at most 1 array, of 21 nodes, each an int64[1]'
+    """
+    return re.sub(r"\ba (?=int\d)", "an ", _PLURAL_AFTER_ONE.sub(r"\1", text))
+
+
+_COUNTED = (
+    "array|binding|byte|channel|column|constant|device|dimension|edge|element|expression|head|image|input|layer|name"
+    "|node|number|output|resource|row|size|token|value|view|weight"
+)
+_PLURAL_AFTER_ONE = re.compile(rf"(?<![\w.,-])(?<!- )(?<!the )(1 (?:{_COUNTED}))s\b")
 
 
 def reason_of(error: BaseException) -> str:

@@ -107,6 +107,11 @@ def test_problems_of_all_checks_are_reported_up_to_a_limit() -> None:
     ("problem", "text"),
     [
         (SIZES, "InputTensor.Sizes[1] must be at least 1; got 0"),
+        (Problem("x", "must have 1 rows, not 11 rows", 2), "x must have 1 row, not 11 rows; got 2"),
+        (
+            Problem("x", "must be a int64[1] of 2^2 - 1 bytes"),
+            "x must be an int64[1] of 2^2 - 1 bytes",
+        ),
         (Problem("axis", "must be in [-2, 2)", 2), "axis must be in [-2, 2); got 2"),
         (Problem((), "too many positional arguments"), "too many positional arguments"),
         (Problem(("a", "b c", 0, "d"), "must be given", "none"), 'a["b c"][0].d must be given; got none'),

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import jax.numpy as jnp
 import pytest
 from helpers import GATE, few_of
 
@@ -96,6 +97,16 @@ def test_the_package_exports_the_functions_and_their_types() -> None:
     listed = {name for name in dir(dmljax) if not name.startswith("_")}
     assert listed == {"DmlError", "estimate", "show"} | functions | results | rooms
     assert {"__all__", "__doc__", "__file__", "__version__"} <= set(dir(dmljax))
+
+
+def test_results_name_their_fields() -> None:
+    results = dmljax.top_k(jnp.arange(3.0), axis=0, k=1)
+    with pytest.raises(AttributeError) as raised:
+        results.value  # type: ignore[attr-defined]  # noqa: B018
+    assert (
+        str(raised.value) == "'TopK' has no attribute 'value', did you mean values?; its fields are values and indices"
+    )
+    assert not hasattr(results, "_private")
 
 
 def test_no_two_public_classes_share_a_name() -> None:

@@ -360,9 +360,14 @@ class OneOf:
             if isinstance(value, str):
                 return self.enumeration.of(value)
         except ValueError:
-            problem = Problem(where, self._rule, show(value) + did_you_mean(value, self._names))
-            raise InvalidDesc(problem) from None
+            raise InvalidDesc(Problem(where, self._rule, show(value) + self._hint(value))) from None
         raise InvalidType(Problem(where, self._rule, show(value)))
+
+    def _hint(self, value: str) -> str:
+        """A hint for a name that resembles a member's, here or in JAX, or begins with one, as maximum does with max."""
+        names = [*self._names, *self.enumeration.in_jax]
+        begun = [name for name in names if len(name) > 2 and value.lower().startswith(name)]
+        return f", did you mean {max(begun, key=len)}?" if begun else did_you_mean(value, names)
 
     @property
     def _names(self) -> list[str]:

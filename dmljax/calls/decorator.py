@@ -37,6 +37,7 @@ from dmljax.foundation.dimensions import MAX_BYTES, is_addressable
 from dmljax.foundation.open_sizes import Undecided, explain_undecided
 from dmljax.foundation.precision import resolve_precision
 from dmljax.foundation.scalars import ScaleBias
+from dmljax.text import did_you_mean, join_words
 from dmljax.types import x64_enabled
 
 P = ParamSpec("P")
@@ -95,8 +96,17 @@ def _shown_signature(signature: inspect.Signature) -> inspect.Signature:
 def result(form: type[R]) -> type[R]:
     """Registers a named tuple as the result of an operator, so that `jax.export` can serialize it."""
     form.__module__ = "dmljax"  # the module that users import it from
+    form.__getattr__ = _refuse_field  # type: ignore[attr-defined]
     register_namedtuple_serialization(form, serialized_name=f"dmljax.{form.__name__}")
     return form
+
+
+def _refuse_field(results: Any, name: str) -> Any:
+    """Names the fields of results after a wrong attribute."""
+    kind, fields = type(results).__name__, results._fields
+    hint = "" if name.startswith("_") else did_you_mean(name, fields)
+    message = f"{kind!r} has no attribute {name!r}{hint}; its fields are {join_words(fields)}"
+    raise AttributeError(message, name=name, obj=results)
 
 
 class RecordedCall(NamedTuple):

@@ -18,10 +18,20 @@ from dmljax.descriptors.base import Operator
 from dmljax.descriptors.lowering import lower
 from dmljax.descriptors.validation import validate
 from dmljax.dxdispatch.files import bytes_of, target_in, view_elements, write_values
-from dmljax.dxdispatch.model import Binding, BindPoint, Dispatch, Dispatchable, DispatchModel, Print, WriteFile
+from dmljax.dxdispatch.model import (
+    Binding,
+    BindPoint,
+    Dispatch,
+    Dispatchable,
+    DispatchModel,
+    Print,
+    WriteFile,
+    require_model,
+)
 from dmljax.dxdispatch.networks import SizedNetwork
 from dmljax.dxdispatch.reading.bindings import require_room
 from dmljax.errors import InvalidDesc, Problem, inside, require
+from dmljax.foundation import checks
 from dmljax.foundation.platforms import traced_for
 from dmljax.foundation.programs.compiling import compile_once
 from dmljax.graphs.graph import Graph
@@ -87,9 +97,10 @@ class Execution:
     def __init__(
         self, model: DispatchModel, *, output_path: str | Path | None = None, device: jax.Device | None = None
     ) -> None:
+        require_model(model)
         self.model = model
         self.device = jax.local_devices()[0] if device is None else device
-        self._output_path = None if output_path is None else Path(output_path)
+        self._output_path = None if output_path is None else checks.path("output_path", output_path)
         for index, command in enumerate(model.commands):
             if isinstance(command, WriteFile):
                 with model.part(*model.command_place(index)):
@@ -105,6 +116,7 @@ class Execution:
 
     def compile(self, dispatchable: str) -> Any:
         """Compiles a dispatchable or takes it from the cache, so that the times of dispatches exclude compilation."""
+        checks.known_name("dispatchable", dispatchable, self.model.dispatchables, "must be a dispatchable of the model")
         entry, key = self.model.dispatchables[dispatchable], (dispatchable, x64_enabled())
         desc: Any = entry.desc
         with self.model.part(*self.model.desc_place(dispatchable)):
@@ -119,6 +131,7 @@ class Execution:
 
     def result(self, index: int, repetition: Repetition = Repetition()) -> Result:
         """Runs the command at `index` of the model, and returns its result."""
+        index = checks.integer_in("index", index, -len(self.model.commands), len(self.model.commands) - 1)
         command = self.model.commands[index]
         with self.model.part(*self.model.command_place(index)):
             match command:
@@ -134,6 +147,7 @@ class Execution:
 
         Returns a flat view of the buffer, or a copy for 4-bit values.
         """
+        checks.known_name("resource", resource, self.model.resources, "must be a resource of the model")
         description = self.model.resources[resource]
         is_typed = description.data_type is not DataType.UNKNOWN
         require("resource", is_typed, "must have an initialValuesDataType to have values", repr(resource))

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from dmljax.descriptors import Operator
 from dmljax.descriptors.tensor import TensorDesc
-from dmljax.dxdispatch.model import Binding, Command, Dispatch, Dispatchable, DispatchModel
+from dmljax.dxdispatch.model import Binding, Command, Dispatch, Dispatchable, DispatchModel, require_model
+from dmljax.foundation.checks import boolean
 from dmljax.graphs.assembly import Assembly
 from dmljax.text import unused_name
 
@@ -32,6 +33,8 @@ def fuse(model: DispatchModel, *, is_repeated: bool = False) -> DispatchModel:
     >>> execution.result(0).dispatchable, execution.values("count").tolist()
     ('route + list', [4])
     """
+    require_model(model)
+    is_repeated = boolean("is_repeated", is_repeated)
     readers: dict[str, set[int]] = {}
     for number, command in enumerate(model.commands):
         for resource in _resources_read(model, command):

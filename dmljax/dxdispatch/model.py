@@ -14,9 +14,9 @@ from dmljax.descriptors import Operator, lower
 from dmljax.descriptors.tensor import TensorDesc
 from dmljax.dxdispatch.networks import SizedNetwork
 from dmljax.dxdispatch.text import Document, Place
-from dmljax.errors import DmlError, MissingFile, Problem, UnusableFile, spell_path
+from dmljax.errors import DmlError, InvalidType, MissingFile, Problem, UnusableFile, spell_path
 from dmljax.graphs.graph import Graph
-from dmljax.text import escape_controls
+from dmljax.text import escape_controls, show
 from dmljax.types import DataType, Results, TensorFlags
 
 
@@ -279,3 +279,9 @@ class DispatchModel:
             raise
         except DmlError as error:
             raise InvalidModel([self.finding(place, problem) for problem in error.problems], self.warnings) from error
+
+
+def require_model(model: Any) -> None:
+    """Raises if an argument is not a model."""
+    if not isinstance(model, DispatchModel):
+        raise InvalidType(Problem("model", "must be a DispatchModel, as load returns it", show(model)))

@@ -7,6 +7,7 @@ from dmljax.errors import require, within
 from dmljax.estimation.generation import Generation, prepare_generation, work_of
 from dmljax.estimation.programs import prepare
 from dmljax.estimation.report import Estimate
+from dmljax.foundation.checks import boolean
 from dmljax.foundation.programs.progress import Progress, listen, report
 from dmljax.text import show
 
@@ -88,6 +89,8 @@ def estimate(
     Traceback (most recent call last):
     dmljax.directml.InvalidDesc: estimate: unknown chip 'h1000', did you mean h100? ...
     """
+    with within("estimate"):
+        extrapolate = boolean("extrapolate", extrapolate)
     if hasattr(function, "generation_programs"):
         with within("estimate"):
             others = {"weights": weights, "gradient": gradient, "optimizer": optimizer, "dtype": dtype, "specs": specs}

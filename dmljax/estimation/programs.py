@@ -62,7 +62,8 @@ def require_choices(precision: str | None, dtype: str | None, optimizer: Any = N
     """Raises if a name is unknown, before anything is compiled."""
     for name, value in (("precision", precision), ("dtype", dtype)):
         known = _CHOICES[name]
-        require(name, value is None or value in known, f"must be {join_words(known, 'or')}", show(value))
+        is_known = value is None or (isinstance(value, str) and value in known)
+        require(name, is_known, f"must be {join_words(known, 'or')}", show(value))
     if optimizer is not None:
         optimizer_of(optimizer)
 

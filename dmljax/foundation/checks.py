@@ -1,7 +1,9 @@
 """Checks and normalizes arguments; errors name them: integers, enumerators, arrays and weights."""
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+import pathlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -85,6 +87,30 @@ def sequence(where: Where, values: Any, elements: str) -> Any:
 def uints(where: Where, values: Any) -> tuple[int, ...]:
     """`values` as a tuple of UINTs."""
     return integers(where, values, lambda place, value: integer_in(place, value, 0, UINT_MAX))
+
+
+def path(where: Where, value: Any) -> pathlib.Path:
+    """`value` as a path of a file or folder, if it is a string or a path."""
+    if not isinstance(value, str | os.PathLike):
+        raise InvalidType(Problem(where, "must be a path", show(value)))
+    return pathlib.Path(value)
+
+
+def mapping(where: Where, value: Any, entries: str) -> Mapping[str, Any]:
+    """`value` as a mapping; empty for None. `entries` says of what to what."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise InvalidType(Problem(where, f"must be a mapping from {entries}", show(value)))
+    return value
+
+
+def known_name(where: Where, value: Any, known: Collection[str], rule: str) -> str:
+    """`value`, if it is among the known names."""
+    if isinstance(value, str) and value in known:
+        return value
+    hint = did_you_mean(value, known) if isinstance(value, str) else ""
+    raise InvalidDesc(Problem(where, rule, show(value) + hint))
 
 
 def boolean(where: Where, value: Any) -> bool:

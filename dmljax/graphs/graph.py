@@ -29,7 +29,7 @@ from dmljax.lowerings.images.channels import network_layout
 from dmljax.lowerings.strides import read_strided, reinterpret, write_strided
 from dmljax.lowerings.workarounds import round_to_type
 from dmljax.pictures import present
-from dmljax.text import did_you_mean, show
+from dmljax.text import correct_grammar, did_you_mean, show
 from dmljax.types import DataType, FeatureLevel, TensorFlags
 
 
@@ -85,7 +85,8 @@ class Graph(Lowerable):
             self.constants = MappingProxyType(mapping)
 
     def __repr__(self) -> str:
-        return f"Graph({', '.join(f'{len(getattr(self, part))} {part}' for part in self.__annotations__)})"
+        counts = ", ".join(f"{len(getattr(self, part))} {part}" for part in self.__annotations__)
+        return f"Graph({correct_grammar(counts)})"
 
     def __reduce__(self) -> Any:
         return functools.partial(Graph, **{part: dict(getattr(self, part)) for part in self.__annotations__}), ()

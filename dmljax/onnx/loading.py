@@ -10,7 +10,7 @@ import numpy as np
 
 import dmljax.onnx.nodes  # noqa: F401  # which registers the handlers
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside
-from dmljax.foundation.checks import integer_in
+from dmljax.foundation.checks import integer_in, mapping
 from dmljax.foundation.programs.progress import BYTES, report
 from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph
 from dmljax.onnx.graph.reader import Reader, read_model
@@ -43,8 +43,8 @@ class Revision(NamedTuple):
 
 def load_graph(
     source: Any,
-    constants: Mapping[str, Any],
-    maximum_sizes: Mapping[str, int] | str,
+    constants: Mapping[str, Any] | None,
+    maximum_sizes: Mapping[str, int] | str | None,
     revise: Callable[[OnnxGraph], Revision] = Revision,
     *,
     scan_layers: bool = False,
@@ -119,9 +119,11 @@ def _is_weight(value: Elements, is_kept: bool) -> bool:
     return value.size > MAX_SMALL or (is_float and (not is_kept or value.ndim > 0))
 
 
-def _bounds(graph: OnnxGraph, maximum_sizes: Mapping[str, int] | str) -> Mapping[str, int] | str:
+def _bounds(graph: OnnxGraph, maximum_sizes: Mapping[str, int] | str | None) -> Mapping[str, int] | str:
     """The bounds of sizes that depend on values, by the names of outputs."""
-    if maximum_sizes == LARGEST:
+    if maximum_sizes is None:
+        return {}
+    if isinstance(maximum_sizes, str) and maximum_sizes == LARGEST:
         return maximum_sizes
     if not isinstance(maximum_sizes, Mapping):
         rule = 'must map names of outputs to sizes, or be "largest"'
@@ -135,11 +137,11 @@ def _bounds(graph: OnnxGraph, maximum_sizes: Mapping[str, int] | str) -> Mapping
     return sizes
 
 
-def _convert_constants(graph: OnnxGraph, constants: Mapping[str, Any]) -> dict[str, Elements]:
+def _convert_constants(graph: OnnxGraph, constants: Mapping[str, Any] | None) -> dict[str, Elements]:
     """The values that a caller fixes, converted to the types of the inputs."""
     types = {tensor.name: tensor for tensor in graph.inputs}
     fixed = {}
-    for name, value in constants.items():
+    for name, value in mapping("constants", constants, "names of inputs to their values").items():
         place = ("constants", name)
         if name not in types:
             rule = "must be the name of an input"

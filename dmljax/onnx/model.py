@@ -8,6 +8,7 @@ import jax
 from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, within
+from dmljax.foundation import checks
 from dmljax.foundation.checks import array, boolean, integer_in
 from dmljax.foundation.programs.progress import Progress, listen
 from dmljax.graphs.graph import Graph
@@ -22,7 +23,7 @@ from dmljax.onnx.running.plan import CallWeights, Plan, unpack, without_sizes
 from dmljax.onnx.to_directml.conversion import directml_graph
 from dmljax.onnx.values.padded import is_padded_array, sizes_of
 from dmljax.onnx.values.types import Array
-from dmljax.text import show
+from dmljax.text import correct_grammar, show
 from dmljax.types import Results
 
 
@@ -51,7 +52,7 @@ def load(
     """
     with within("onnx"), listen(progress):
         scan_layers = boolean("scan_layers", scan_layers)
-        return Model(*load_graph(source, constants or {}, maximum_sizes or {}, scan_layers=scan_layers))
+        return Model(*load_graph(source, constants, maximum_sizes, scan_layers=scan_layers))
 
 
 class Model:
@@ -82,8 +83,9 @@ class Model:
         self._loaded, self._plan = loaded, Plan(loaded, dict(self.weights))
 
     def __repr__(self) -> str:
-        inputs, outputs = ("; ".join(map(str, side)) for side in (self.inputs, self.outputs))
-        return f"Model({len(self._loaded.graph.nodes)} nodes, {len(self.weights)} weights; {inputs} -> {outputs})"
+        inputs, outputs = (_abridge(side) for side in (self.inputs, self.outputs))
+        counts = f"{len(self._loaded.graph.nodes)} nodes, {len(self.weights)} weights"
+        return f"Model({correct_grammar(counts)}; {inputs} -> {outputs})"
 
     def __call__(self, *inputs: Any, **named: Any) -> Results:
         key = self._take_key(named) if "key" in named else None
@@ -172,7 +174,7 @@ class Model:
         FeatureLevel.FL_5_1
         """
         with within("onnx"):
-            return directml_graph(self._loaded, self.weights, self._plan.interpreter, shapes or {}, outputs)
+            return directml_graph(self._loaded, self.weights, self._plan.interpreter, shapes, outputs)
 
     def save(self, path: str | Path, weights: Mapping[str, Any] | None = None) -> None:
         """Writes the model to an ONNX file as it was loaded, but with `weights`, by default the model's own.
@@ -192,7 +194,7 @@ class Model:
             require_weights(weights, self.weights)
             origins = self._loaded.origins.items()
             changed = {origin.name: origin.restored(weights[name]) for name, origin in origins if name in weights}
-            saving.save(self._loaded.file, Path(path), {**weights, **changed})
+            saving.save(self._loaded.file, checks.path("path", path), {**weights, **changed})
 
     def with_low_rank(self, rank: int, names: Iterable[str] | None = None, *, key: Array) -> "Model":
         """Adds `x @ a @ b` to products `x @ w`, where `a` has `rank` columns and `b` as many rows, for LoRA.
@@ -329,3 +331,9 @@ def require_key(value: Any) -> None:
     if not _are_keys(value) or value.shape:
         remedy = "key=jax.random.key(0), or jax.random.wrap_key_data(key)"
         raise InvalidType(Problem("key", "must be a single jax.random key", _show_key(value), remedy=remedy))
+
+
+def _abridge(tensors: Sequence[TensorType]) -> str:
+    """The types of the first tensors: a model with caches has hundreds."""
+    rest = [f"... and {len(tensors) - 4} more"] if len(tensors) > 5 else []
+    return "; ".join(map(str, [*tensors[: 4 if rest else None], *rest]))

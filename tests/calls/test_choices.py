@@ -113,6 +113,12 @@ def test_an_invalid_choice_is_refused_with_the_valid_ones(choice: tuple[Any, str
         assert f'"{name}"' in function.__doc__
 
 
+@pytest.mark.parametrize(("name", "hint"), [("maximum", "max"), ("product", "prod"), ("logsum", "log_sum")])
+def test_an_invalid_choice_leads_to_the_nearest_here_or_in_jax(name: str, hint: str) -> None:
+    with pytest.raises(InvalidDesc, match=rf"got '{name}', did you mean {hint}\?"):
+        dmljax.reduce(jnp.ones(2), name)  # type: ignore[arg-type]
+
+
 def test_reduce_takes_its_function_by_position() -> None:
     x = jnp.array([[3.0, 4.0]])
     assert dmljax.reduce(x, "mean", axes=1).tolist() == [[3.5]]

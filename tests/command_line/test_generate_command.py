@@ -94,7 +94,7 @@ def test_a_conversation_goes_on(
     [
         ({}, [""], "prompt must have at least one token; got ''"),
         ({}, ["w7", "--top_p", "2"], "top_p must be a number above 0 and at most 1; got 2.0"),
-        ({}, ["w7 w7", "--max_length", "1"], "prompts must leave at most max_length = 1 tokens in all; got 2"),
+        ({}, ["w7 w7", "--max_length", "1"], "prompts must leave at most max_length = 1 token in all; got 2"),
         ({"tokenizer.json": "{}"}, ["w7"], '["tokenizer.json"] must be a tokenizer; got'),
         ({"tokenizer.json": None}, ["w7"], "tokenizer.json"),
         ({"tokenizer_config.json": "{}"}, ["--chat"], '["tokenizer_config.json"] must have a chat_template'),

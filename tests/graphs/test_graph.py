@@ -595,7 +595,7 @@ def test_a_graph_describes_its_parts(args: Any, kwargs: Any, message: str) -> No
     [
         ((), {}, "graph: x: no array for this input"),
         ((X,), {"x": X}, "graph: x: given both by position and by name"),
-        ((X, X), {}, "graph: takes at most 1 arrays by position; got 2"),
+        ((X, X), {}, "graph: takes at most 1 array by position; got 2"),
         ((), {"z": X}, r"graph: z: unknown input \(the inputs are x, bias\)"),
         ((X.astype(np.float16),), {}, "graph: x must be of float32, like its desc; got float16"),
         ((jnp.asarray(X[0]),), {}, r"graph: x must have Sizes \{2,3\}; got \{3\}"),

@@ -263,7 +263,7 @@ def test_everything_unsupported_is_reported_at_loading() -> None:
 
 WRONG_CALLS = {
     r"takes arrays, not a dict of them \(model\(\*\*inputs\) gives inputs by name\)": lambda f, x: f({"x": x}),
-    r"takes at most 1 arrays by position; got 2": lambda f, x: f(x, x),
+    r"takes at most 1 array by position; got 2": lambda f, x: f(x, x),
     r"no array for input x": lambda f, x: f(),
     r"xx: unknown input \(the inputs are x\)": lambda f, x: f(xx=x),
     r"x: given both by position and by name": lambda f, x: f(x, x=x),
@@ -355,7 +355,7 @@ WRONG_FILES = {
     r"nodes.a.Relu must not be part of a cycle; got \('a',\)": model(
         [helper.make_node("Relu", ["b"], ["a"]), helper.make_node("Relu", ["a"], ["b"])], [X], ["a"]
     ),
-    r"nodes.y.Relu must have at most 1 inputs; got 2": model([helper.make_node("Relu", ["x", "x"], ["y"])], [X], ["y"]),
+    r"nodes.y.Relu must have at most 1 input; got 2": model([helper.make_node("Relu", ["x", "x"], ["y"])], [X], ["y"]),
     r"nodes.y.Add: no input 1; it needs its first 2 inputs": model([helper.make_node("Add", ["x"], ["y"])], [X], ["y"]),
     r"nodes.y.Elu: unknown attribute alhpa, did you mean alpha\? \(it takes alpha\)": model(
         [helper.make_node("Elu", ["x"], ["y"], alhpa=1.0)], [X], ["y"]
@@ -531,7 +531,7 @@ def test_bool_and_numbers_are_inputs_without_dimensions() -> None:
     inputs = [value("c", BOOL, []), value("a", FLOAT, []), value("b", FLOAT, [])]
     where = dmljax.onnx.load(model(nodes, inputs, ["y"]))
     assert float(where(True, 1.0, 2.0)) == 1.0
-    assert re.match(r"Model\(1 nodes", repr(where))
+    assert re.match(r"Model\(1 node,", repr(where))
 
 
 def test_tensors_of_all_types_are_read() -> None:

@@ -19,8 +19,8 @@ from dmljax.dxdispatch.reading.dispatchables import read_dispatchable
 from dmljax.dxdispatch.reading.resources import read_resource
 from dmljax.dxdispatch.reading.serialized_graphs import model_text
 from dmljax.dxdispatch.text import Document, InvalidJson, Place, parse
-from dmljax.errors import MAX_PROBLEMS, DmlError, MissingFile, Problem, Unsupported, UnusableFile, require
-from dmljax.foundation.checks import parse_enum, uints
+from dmljax.errors import MAX_PROBLEMS, DmlError, InvalidType, MissingFile, Problem, Unsupported, UnusableFile, require
+from dmljax.foundation.checks import mapping, parse_enum, path as checked_path, uints
 from dmljax.foundation.files import open_file
 from dmljax.text import show
 from dmljax.types import LATEST, FeatureLevel
@@ -54,20 +54,24 @@ def load(
     [0.0, 0.0, 0.0, 1.0]
     """
     level = parse_enum(FeatureLevel, "feature_level", feature_level)
+    shapes = mapping("binding_shapes", binding_shapes, "names of tensors to their sizes")
+    folder = None if input_path is None else checked_path("input_path", input_path)
     overrides = Overrides(
-        sizes_by_name("free_dimension_name_overrides", dict(free_dimension_name_overrides or {})),
-        sizes_by_name("free_dimension_denotation_overrides", dict(free_dimension_denotation_overrides or {})),
-        {name: uints(("binding_shapes", name), shape) for name, shape in (binding_shapes or {}).items()},
+        _open_sizes("free_dimension_name_overrides", free_dimension_name_overrides),
+        _open_sizes("free_dimension_denotation_overrides", free_dimension_denotation_overrides),
+        {name: uints(("binding_shapes", name), shape) for name, shape in shapes.items()},
     )
     if isinstance(path, str | Path):
-        beside = Path(path) if input_path is None else Path(input_path) / path
+        beside = Path(path) if folder is None else folder / path
         # os.path.exists takes any text; Path.exists raises for some.
         file = Path(path) if os.path.exists(path) or not os.path.exists(beside) else beside
         document = _document(file, partial(_read_file, file))
+    elif not hasattr(path, "read"):
+        raise InvalidType(Problem("path", "must be a path or a stream of bytes", show(path)))
     else:
         file = Path(getattr(path, "name", "<stream>"))
         document = _document(file, partial(_read_stream, path))
-    context = Context(file, document, file.parent if input_path is None else Path(input_path), level, overrides)
+    context = Context(file, document, file.parent if folder is None else folder, level, overrides)
     rest: list[Finding] = []
     try:
         _read(context)
@@ -78,6 +82,10 @@ def load(
     if context.findings:
         raise InvalidModel([*sorted(context.findings, key=lambda finding: finding.line), *rest], context.warnings)
     return context.finish()
+
+
+def _open_sizes(argument: str, sizes: Mapping[str, int] | None) -> dict[str, int]:
+    return sizes_by_name(argument, dict(mapping(argument, sizes, "names of dimensions to sizes")))
 
 
 def _read_file(file: Path) -> bytes:

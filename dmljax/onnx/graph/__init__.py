@@ -8,4 +8,4 @@ try:
 except ImportError as error:  # pragma: no cover  # the tests have it
     raise Unsupported(
         Problem((), "ONNX models need the package onnx", str(error), remedy=command_for("onnx"))
-    ) from error
+    ) from None

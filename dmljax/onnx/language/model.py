@@ -92,7 +92,8 @@ class LanguageModel(FolderModel):
         self.decoder = (translation_decoder_of if settings.translates else decoder_of)(settings, self.models)
 
     def __repr__(self) -> str:
-        return f"LanguageModel({', '.join(map(repr, self.models.by_part.values()))})"
+        sizes = f"{self.settings.vocabulary} tokens, context of {self.settings.context_length}"
+        return f"LanguageModel({sizes}; {', '.join(map(repr, self.models.by_part.values()))})"
 
     def can_shorten(self, length: int, to: int) -> bool:
         """Whether caches of `length` tokens can serve for their first `to` tokens.

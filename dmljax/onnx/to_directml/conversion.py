@@ -15,7 +15,7 @@ import numpy as np
 from dmljax.calls.decorator import record_calls
 from dmljax.descriptors.lowering import lower
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Path, Problem, Unsupported
-from dmljax.foundation.checks import integers
+from dmljax.foundation.checks import integers, known_name, mapping
 from dmljax.foundation.open_sizes import OpenSizes, unify_sizes
 from dmljax.graphs.assembly import Assembly
 from dmljax.graphs.graph import Graph
@@ -40,15 +40,14 @@ def directml_graph(
     loaded: LoadedGraph,
     weights: Mapping[str, Array],
     interpreter: Interpreter,
-    shapes: Any,
+    shapes: Mapping[str, Any] | None,
     outputs: Sequence[str] | None,
 ) -> Graph:
     """The DirectML graph of a model for these shapes of its inputs and of the defaults named in `shapes`.
 
     Results of nodes that `shapes` names become inputs too.
     """
-    if not isinstance(shapes, Mapping):
-        raise InvalidType(Problem("shapes", "must be a mapping from the names of inputs to their sizes", show(shapes)))
+    shapes = mapping("shapes", shapes, "the names of inputs to their sizes")
     model, inputs, defaults = loaded.graph, loaded.inputs, loaded.defaults
     result_names = {name for node in model.nodes for name in node.outputs if name}
     cuts = {name: _struct_of_result(name, shapes[name]) for name in shapes if name in result_names}
@@ -92,8 +91,7 @@ def _names(outputs: Any, made: Collection[str]) -> tuple[str, ...]:
         raise InvalidType(Problem("outputs", "must be a sequence of names", show(outputs)))
     names = tuple(outputs)
     for name in names:
-        if name not in made:
-            raise InvalidDesc(Problem("outputs", "must name results of nodes", show(name) + did_you_mean(name, made)))
+        known_name("outputs", name, made, "must name results of nodes")
     return names
 
 

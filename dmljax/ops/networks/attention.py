@@ -82,6 +82,11 @@ _RANKS = {
     **dict.fromkeys(("bias", "past_sequence_lengths"), 1),
 }
 
+_MEANINGS = {
+    **dict.fromkeys(("query", "key", "value"), ": batch, sequence, and heads times size"),
+    **dict.fromkeys(_STACKED, ": batch, sequence, heads, the stacked, and size"),
+    **dict.fromkeys(("past_key", "past_value"), ": batch, heads, sequence and size"),
+}
 Shapes = Mapping[str, Sequence[int]]  # by the names of the function's arguments, in the ranks that it takes
 
 
@@ -255,7 +260,9 @@ def _check_sizes(
     shapes = {name: x.shape for name, x in inputs.items()}
     for name, shape in shapes.items():
         if len(shape) != _RANKS.get(name, len(shape)) and name != "relative_position_bias":
-            raise InvalidDesc(Problem(name, f"must have {_RANKS[name]} dimensions", f"shape {shape}"))
+            rule = f"must have {_RANKS[name]} dimensions{_MEANINGS.get(name, '')}"
+            remedy = f"{name}.reshape(*{name}.shape[:2], -1)" if _RANKS[name] == 3 and len(shape) == 4 else None
+            raise InvalidDesc(Problem(name, rule, f"shape {shape}", remedy=remedy))
     sizes = _sizes(shapes, head_counts, options.total, blocks)
     _require_shapes(sizes, shapes, options.mask_type)
     return sizes, _sources(shapes)

@@ -220,7 +220,7 @@ ROWS = f"float32[batch, {MELS}, {FRAMES}]"
     [
         (lambda m: m.generate([3]), f"audio must be given: encoder.onnx reads audio_features: {ROWS}; got none"),
         (lambda m: m.generate([3], audio="a.wav"), "audio must be a JAX or NumPy array"),
-        (lambda m: m.generate([3], audio=AUDIO), "audio must have 1 rows, one for each prompt; got 2"),
+        (lambda m: m.generate([3], audio=AUDIO), "audio must have 1 row, one for each prompt; got 2"),
         (lambda m: m.logits([3], audio=AUDIO[0]), f"audio must be audio_features: {ROWS}, as encoder.onnx has it"),
         (lambda m: m.start([3], audio=AUDIO[:1, :, :4]), f"as encoder.onnx has it; got (1, {MELS}, 4)"),
         (
@@ -419,4 +419,4 @@ def test_a_command_refuses_wrong_audio(speaking: Path, capsys: pytest.CaptureFix
     np.savez(speaking / "two.npz", a=AUDIO, b=AUDIO)
     assert "two.npz must have one array; got a and b" in told("--audio", str(speaking / "two.npz"))
     np.save(speaking / "two.npy", AUDIO)
-    assert "audio must have 1 rows, one for each prompt; got 2" in told("--audio", str(speaking / "two.npy"))
+    assert "audio must have 1 row, one for each prompt; got 2" in told("--audio", str(speaking / "two.npy"))

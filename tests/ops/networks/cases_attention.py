@@ -396,7 +396,8 @@ REFUSED_CALLS: list[RefusedCall] = [
         "multihead_attention",
         {"query": QUERY.reshape(2, 3, 2, 4)},
         InvalidDesc,
-        "have 3 dimensions; got shape (2, 3, 2, 4)",
+        "have 3 dimensions: batch, sequence, and heads times size; got shape (2, 3, 2, 4)"
+        " (query.reshape(*query.shape[:2], -1))",
     ),
     (
         "multihead_attention",
