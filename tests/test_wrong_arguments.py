@@ -12,7 +12,7 @@ import pytest
 import dmljax.onnx
 from dmljax import DmlError, dxdispatch, serialized
 
-MODELS = Path(dmljax.__file__).parents[1] / "notebooks" / "models"
+MODELS = Path(__file__).parents[1] / "notebooks" / "models"
 ROUTING, DENSE, GEMM = MODELS / "top1_routing.json", MODELS / "dense.onnx", MODELS / "gemm.bin"
 
 # A mapping, a path and a name may each be an array by mistake, whose truth and equality Python cannot tell.

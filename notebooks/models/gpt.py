@@ -1,4 +1,4 @@
-"""Writes dmljax/examples/gpt.onnx: a small GPT in PyTorch, trained to sort six digits as minGPT's demonstration does.
+"""Writes notebooks/models/gpt.onnx: a small GPT in PyTorch, trained to sort six digits as minGPT's demonstration does.
 
 Run `python notebooks/models/gpt.py` with torch and onnxscript installed; it takes a minute.
 """
@@ -83,4 +83,4 @@ def main(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(__file__).parents[2] / "dmljax" / "examples" / "gpt.onnx")
+    main(Path(__file__).with_name("gpt.onnx"))

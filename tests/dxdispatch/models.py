@@ -10,7 +10,7 @@ from dmljax.dxdispatch.model import DispatchModel, InvalidModel
 from dmljax.dxdispatch.reading.reader import load
 
 MODELS = Path(__file__).parents[2] / "notebooks" / "models"
-GPT = Path(dmljax.__file__).parent / "examples" / "gpt.onnx"
+GPT = Path(__file__).parents[2] / "notebooks" / "models" / "gpt.onnx"
 
 
 def tensor(data_type: str, *sizes: int, **fields: Any) -> dict[str, Any]:

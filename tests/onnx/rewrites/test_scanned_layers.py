@@ -19,7 +19,7 @@ from test_layers import SCALE, X, parse_model, perceptron, residual, transformer
 import dmljax.onnx
 from dmljax.directml import InvalidDesc, InvalidType, Unsupported
 
-GPT = Path(dmljax.__file__).parent / "examples" / "gpt.onnx"
+GPT = Path(__file__).parents[3] / "notebooks" / "models" / "gpt.onnx"
 Models = tuple[dmljax.onnx.Model, dmljax.onnx.Model]
 
 
