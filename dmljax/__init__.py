@@ -18,10 +18,13 @@ else:  # importing JAX takes seconds, and `dmljax --help` need not wait for it
     def __dir__():
         own = [name for name in globals() if name.startswith("__") and name not in ("__dir__", "__getattr__")]
         rooms = ["dxdispatch", "examples", "onnx", "pydirectml", "serialized"]
-        return [*own, "__all__", *rooms, "directml", *_homes()]
+        return [*own, "__all__", *rooms, "directml", *_homes(), *_aliases()]
 
     def _homes():
         return _import_module("dmljax.functions").HOMES
+
+    def _aliases():
+        return _import_module("dmljax.functions").ALIASES
 
     def __getattr__(name):
         if name.startswith("_") and name != "__all__":  # Python itself looks for such names
@@ -31,7 +34,8 @@ else:  # importing JAX takes seconds, and `dmljax --help` need not wait for it
         if find_spec(f"dmljax.{name}"):
             return _import_module(f"dmljax.{name}")
         if name == "__all__":
-            return ["directml", *_homes()]
+            return ["directml", *_homes(), *_aliases()]
+        name = _aliases().get(name, name)
         if name in _homes():
             value = globals()[name] = getattr(_import_module(_homes()[name]), name)
             value.__module__ = __name__  # the module that users import it from

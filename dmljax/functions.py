@@ -85,5 +85,7 @@ _NAMES = {
         activation_hardmax activation_hardmax1 activation_log_softmax activation_log_softmax1 activation_softmax
         activation_softmax1""",
 }
+_NAMES_OF_JAX = "celu elu hard_swish leaky_relu log_softmax relu sigmoid softmax softplus swish tanh"
 # fmt: on
 HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+ALIASES = {name: f"activation_{name}" for name in _NAMES_OF_JAX.split()}

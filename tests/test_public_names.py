@@ -8,12 +8,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from helpers import GATE, few_of
 
 import dmljax
 from dmljax import directml, dxdispatch, examples, onnx, pydirectml, serialized
+from dmljax.functions import ALIASES
 
 
 def test_every_operator_is_exported() -> None:
@@ -85,7 +88,7 @@ def public_names_of(module: ModuleType) -> dict[str, Any]:
 def test_public_objects_report_the_module_that_users_import() -> None:
     for module in (dmljax, dmljax.directml):
         for name, value in public_names_of(module).items():
-            if name != "OPERATORS":
+            if name != "OPERATORS" and name not in ALIASES:
                 assert (value.__module__, value.__name__) == (module.__name__, name)
 
 
@@ -95,7 +98,7 @@ def test_the_package_exports_the_functions_and_their_types() -> None:
     assert all(issubclass(getattr(dmljax, name), tuple) for name in results)
     rooms = {"directml", "dxdispatch", "examples", "onnx", "pydirectml", "serialized"}
     listed = {name for name in dir(dmljax) if not name.startswith("_")}
-    assert listed == {"DmlError", "estimate", "show"} | functions | results | rooms
+    assert listed == {"DmlError", "estimate", "show"} | functions | results | rooms | ALIASES.keys()
     assert {"__all__", "__doc__", "__file__", "__version__"} <= set(dir(dmljax))
 
 
@@ -107,6 +110,13 @@ def test_results_name_their_fields() -> None:
         str(raised.value) == "'TopK' has no attribute 'value', did you mean values?; its fields are values and indices"
     )
     assert not hasattr(results, "_private")
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_an_alias_is_jax_function_of_that_name(name: str) -> None:
+    function, x = getattr(dmljax, name), jax.random.normal(jax.random.key(0), (3, 40)) * 4
+    assert function is getattr(dmljax, f"activation_{name}")
+    np.testing.assert_allclose(function(x), getattr(jax.nn, name)(x), rtol=1e-6, atol=1e-6)
 
 
 def test_no_two_public_classes_share_a_name() -> None:
@@ -180,4 +190,4 @@ def test_public_names_other_than_operators_are_in_the_reference() -> None:
     operators |= {kind.short_name.lower() for kind in directml.OPERATORS.values()}
     public = public_names_of(dmljax).keys() | public_names_of(dmljax.directml).keys()
     reference = (Path(dmljax.__file__).parents[1] / "notebooks" / "reference.md").read_text().splitlines()
-    assert public - operators - {"OPERATORS"} <= set(reference)
+    assert public - operators - ALIASES.keys() - {"OPERATORS"} <= set(reference)

@@ -1,6 +1,7 @@
 """The notebooks run from top to bottom in under a minute each, in a folder with the models that they name at most.
 
-They print what they show, need the extra `notebooks`, and run with `--notebooks`, as in the gate; together they take two minutes of a core.
+They print what they show, and need the extra `notebooks`. They run with `--notebooks`, as in the gate; together they
+take two minutes of a core.
 `pytest tests/documentation/test_notebooks.py --write-notebooks` writes their output and drawings into the files.
 """
 

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import dmljax
 from dmljax.dxdispatch.execution import Execution
 from dmljax.dxdispatch.model import DispatchModel, InvalidModel
 from dmljax.dxdispatch.reading.reader import load

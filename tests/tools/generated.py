@@ -21,6 +21,12 @@ FUNCTIONS = {
     "estimation.report": ("Estimate", "NodeCost"),
     "pictures": ("show",),
 }  # names in the package besides the operators' functions
+# Names without `activation_` that jax.nn has for the same function; test_public_names.py calls both. For others, such
+# as gelu and hard_sigmoid, jax.nn has other defaults, and a name would mean two things in one program.
+ALIASES = (
+    *("celu", "elu", "hard_swish", "leaky_relu", "log_softmax", "relu", "sigmoid", "softmax", "softplus", "swish"),
+    "tanh",
+)
 DIRECTML = {
     "descriptors": (
         "OPERATORS",
@@ -65,8 +71,10 @@ FUNCTIONS_TEXT = '''\
 _NAMES = {{
 {names}
 }}
+_NAMES_OF_JAX = "{aliases}"
 # fmt: on
 HOMES = {{name: module for module, names in _NAMES.items() for name in names.split()}}
+ALIASES = {{name: f"activation_{{name}}" for name in _NAMES_OF_JAX.split()}}
 '''
 STUB_TEXT = """\
 # fmt: off
@@ -74,6 +82,7 @@ STUB_TEXT = """\
 {all}
 # fmt: on
 HOMES: dict[str, str]
+ALIASES: dict[str, str]
 """
 DIRECTML_TEXT = '''\
 """DirectML's descriptors, which mirror directml.h: validated, lowered to functions of arrays, read and written as JSON.
@@ -110,7 +119,7 @@ def functions_text() -> str:
     """The text of `dmljax/functions.py`."""
     modules = _modules(FUNCTIONS, is_desc=False)
     names = "\n".join(f'    "dmljax{module}": """\n{_indented(names)}""",' for module, names in modules.items())
-    return FUNCTIONS_TEXT.format(names=names)
+    return FUNCTIONS_TEXT.format(names=names, aliases=" ".join(ALIASES))
 
 
 def _indented(names: Sequence[str]) -> str:
@@ -120,7 +129,10 @@ def _indented(names: Sequence[str]) -> str:
 def stub_text() -> str:
     """The text of `dmljax/functions.pyi`."""
     modules = {"": ("directml",)} | _modules(FUNCTIONS, is_desc=False)
-    return STUB_TEXT.format(imports=_imports(modules), all=_exported(modules))
+    homes = {name: module for module, names in modules.items() for name in names}
+    aliases = [f"from dmljax{homes[f'activation_{name}']} import activation_{name} as {name}" for name in ALIASES]
+    imports = "\n".join([_imports(modules), *aliases])
+    return STUB_TEXT.format(imports=imports, all=_exported({**modules, "aliases": ALIASES}))
 
 
 def directml_text() -> str:
