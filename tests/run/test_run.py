@@ -292,6 +292,8 @@ def wrong_calls(ort: Any) -> list[Any]:
         lambda: session.run([5], feed),
         lambda: session.run(None, {"x": np.zeros((1, 3), "datetime64[s]")}),
         lambda: session.run(None, {"x": "text"}),
+        lambda: session.run(None, {"x": 3.0}),
+        lambda: session.run(None, {"x": np.zeros((1, 3), np.complex64)}),
         lambda: session.run(None, ["x"]),
         lambda: session.run(None, feed, 5),
         lambda: session.run(None, {**feed, 5: feed["x"]}),
@@ -323,6 +325,34 @@ def test_arguments_of_wrong_types_raise_the_kinds_of_onnx_runtime(ort: Any) -> N
         )
         with pytest.raises(kind):
             ours()
+
+
+@pytest.mark.parametrize(
+    ("graph", "kind"),
+    [
+        ("g (float[N] x) => (float[N] y) { y = Foo(x) }", "InvalidGraph"),
+        ("g (float[N] x) => (float[N] y) { y = Neg(z) }", "InvalidArgument"),
+        (
+            "g (float[N] x, bool c) => (float[M] y)"
+            "{ y = If(c) <then_branch = t () => (float[A] u) { u = Neg(q) }, else_branch = e () => (float[B] v)"
+            "{ v = Abs(x) }> }",
+            "InvalidGraph",
+        ),
+        ("g (float[N] x) => (float[N] z) { y = Neg(x) }", "Fail"),
+        (b"", "InvalidArgument"),
+        (b"nothing", "InvalidProtobuf"),
+        (".", "InvalidProtobuf"),
+    ],
+    ids=["operator", "name", "name in a branch", "output", "empty bytes", "other bytes", "folder"],
+)
+def test_models_that_do_not_load_raise_the_classes_of_onnx_runtime(ort: Any, graph: Any, kind: str) -> None:
+    import onnxruntime
+
+    for library in (ort, onnxruntime):
+        is_graph = isinstance(graph, str) and graph != "."
+        load = session_of if is_graph else lambda library, source: library.InferenceSession(source)
+        with pytest.raises(getattr(library.capi.onnxruntime_pybind11_state, kind)):
+            load(library, graph)
 
 
 def test_options_convert_numbers(ort: Any) -> None:

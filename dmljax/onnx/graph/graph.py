@@ -176,6 +176,13 @@ def names_read(*nodes: Node) -> Iterator[str]:
             yield from graph.free_names
 
 
+class UndefinedName(InvalidDesc):
+    """A node reads a name that nothing in the graph defines."""
+
+
+_UNDEFINED = "undefined name"
+
+
 def sort_nodes(
     nodes: Sequence[Node], defined: set[str], outputs: Sequence[str], in_use: Collection[str]
 ) -> tuple[Node, ...]:
@@ -194,14 +201,15 @@ def sort_nodes(
     for i, node in enumerate(nodes):
         read = set(names_read(node))
         missing = sorted(name for name in read if name not in makers and name not in defined)
-        problems += [Problem(node.place, "undefined name", show(name)) for name in missing]
+        problems += [Problem(node.place, _UNDEFINED, show(name)) for name in missing]
         before.append({makers[name] for name in read if name in makers} - ({i} if not missing else set()))
         if any(makers.get(name) == i for name in node.inputs):
             problems.append(Problem(node.place, "must not read its own output", show(node.outputs)))
     missing = [name for name in outputs if name not in makers and name not in defined]
-    problems += [Problem("outputs", "undefined name", show(name)) for name in missing]
+    problems += [Problem("outputs", _UNDEFINED, show(name)) for name in missing]
     if problems:
-        raise InvalidDesc(*problems[:20])
+        are_undefined = all(problem.rule == _UNDEFINED for problem in problems)
+        raise (UndefinedName if are_undefined else InvalidDesc)(*problems[:20])
     if all(j < i for i, needed in enumerate(before) for j in needed):
         return tuple(nodes)
     try:

@@ -33,6 +33,10 @@ class InvalidModelFile(InvalidDesc):
     """A file or bytes are not an ONNX model in protobuf."""
 
 
+class NoGraph(InvalidDesc):
+    """A file or bytes have no graph, as empty ones."""
+
+
 def read_model(source: Any) -> tuple["onnx.ModelProto", Path | None]:
     """The model from a file, bytes or a ModelProto, and the folder of its external data."""
     if isinstance(source, onnx.ModelProto):
@@ -61,7 +65,7 @@ def _parse_proto(data: bytes, note: str = "") -> "onnx.ModelProto":
     except Exception:  # each implementation of protobuf raises different errors
         raise InvalidModelFile(Problem((), "not an ONNX model in protobuf", size)) from None
     if not model.HasField("graph"):
-        raise InvalidDesc(Problem((), "not an ONNX model, because it has no graph", size))
+        raise NoGraph(Problem((), "not an ONNX model, because it has no graph", size))
     return model
 
 

@@ -193,9 +193,21 @@ def require_handlers(finder: Finder, graph: OnnxGraph) -> None:
         else:
             wrong += handler.problems(node)
     if missing:
-        raise Unsupported(*_find_missing(missing))
+        raise (Unsupported if any(map(_is_known, missing)) else UnknownOperator)(*_find_missing(missing))
     if wrong:
         raise InvalidDesc(*merge_problems(wrong)[:100])
+
+
+class UnknownOperator(Unsupported):
+    """ONNX does not define an operator of this name in its own domains."""
+
+
+def _is_known(node: Node) -> bool:
+    """Whether ONNX defines a node's operator, or another library may."""
+    return node.domain not in _DOMAINS or onnx.defs.has(node.operator, node.domain)
+
+
+_DOMAINS = {schema.domain for schema in onnx.defs.get_all_schemas()}
 
 
 def _find_missing(nodes: Sequence[Node]) -> Iterator[Problem]:

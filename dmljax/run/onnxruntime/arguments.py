@@ -84,7 +84,8 @@ def convert_feed(requested: TensorType, value: Any) -> Any:
         except ValueError as error:
             rule = "Could not create tensor from given input list"
             raise Refusal(Problem(requested.name, rule, remedy=str(error))) from None
-    if not isinstance(value, np.ndarray | np.generic | jax.Array | bool | int | float):
+    is_number = isinstance(value, bool | int | float)
+    if not isinstance(value, np.ndarray | np.generic | jax.Array) and not (is_number and requested.sizes == ()):
         raise Refusal(Problem(requested.name, "must be an array", show(value)))
     if isinstance(value, np.ndarray) and value.dtype.kind in "US":
         value = value.astype(object)
@@ -100,6 +101,8 @@ def _check_type(requested: TensorType, value: Any) -> None:
             actual = type_of_dtype(value.dtype)
         except ValueError:
             raise Refusal(Problem(requested.name, "must have a data type of ONNX", value.dtype)) from None
+        if value.dtype.kind == "c":
+            raise Refusal(Problem(requested.name, "must have real elements", value.dtype))
         rule = f"Unexpected input data type. Actual: ({actual}) , expected: ({type_of_dtype(requested.dtype)})"
         raise InvalidType(Problem((), f"{rule} for input: {requested.name}"))
 

@@ -19,6 +19,8 @@ def choose_providers(
 ) -> dict[str, Any]:
     """Returns the available providers with their options, in order, and the CPU's last."""
     named = [providers] if isinstance(providers, str) else list(providers or [])
+    if options and not (isinstance(options, Sequence) and all(isinstance(each, Mapping) for each in options)):
+        raise InvalidType(Problem("provider_options", "must be a list of dictionaries", show(options)))
     if options and len(options) != len(named):
         raise InvalidDesc(Problem("provider_options", f"must be {len(named)}, as many as providers", len(options)))
     options_by_name: dict[str, Any] = {}

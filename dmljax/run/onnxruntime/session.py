@@ -33,7 +33,7 @@ from dmljax.run.onnxruntime.options import RunOptions, SessionOptions
 from dmljax.run.onnxruntime.providers import Provider, choose_providers
 from dmljax.run.onnxruntime.signatures import infer_outputs, sizes_of, with_open_scalars
 from dmljax.run.onnxruntime.values import OrtValue, as_numpy, type_text
-from dmljax.text import join_words, show
+from dmljax.text import show
 
 
 class NodeArg(NamedTuple):
@@ -77,13 +77,11 @@ class InferenceSession(Answering):
         sess_options: SessionOptions | None = None,
         providers: Sequence[Provider] | None = None,
         provider_options: Sequence[Mapping[str, Any]] | None = None,
-        **optimizers: Any,
+        **others: Any,  # ONNX Runtime ignores what it does not know
     ) -> None:
         self._options = SessionOptions() if sess_options is None else sess_options
         require_kind("sess_options", self._options, SessionOptions)
         with refusing("onnxruntime", kind_of_load), jax.enable_x64(True):
-            if optimizers.keys() - {"disabled_optimizers", "enable_fallback"}:
-                raise InvalidType(Problem((), "unknown arguments", join_words(optimizers)))
             if not isinstance(path_or_bytes, str | os.PathLike | bytes | bytearray | memoryview):
                 raise InvalidType(Problem("path_or_bytes", "must be a path or bytes", show(path_or_bytes)))
             self.set_providers(providers or self._options._providers, provider_options)

@@ -2,8 +2,10 @@
 
 from typing import ClassVar
 
-from dmljax.errors import DmlError, InvalidType, MissingFile, Unsupported
-from dmljax.onnx.graph.reader import InvalidModelFile
+from dmljax.errors import DmlError, InvalidType, MissingFile, Unsupported, UnusableFile
+from dmljax.onnx.graph.graph import UndefinedName
+from dmljax.onnx.graph.reader import InvalidModelFile, NoGraph
+from dmljax.onnx.handlers.finder import UnknownOperator
 from dmljax.run.answers import Refusal, absent_from
 
 __getattr__ = absent_from(__name__)
@@ -72,11 +74,16 @@ def kind_of_load(error: DmlError) -> type[DmlError]:
         return type(error)
     if isinstance(error, MissingFile):
         return NoSuchFile
-    if isinstance(error, InvalidModelFile):
+    if isinstance(error, InvalidModelFile | UnusableFile):
         return InvalidProtobuf
+    if isinstance(error, UnknownOperator):
+        return InvalidGraph
     if isinstance(error, Unsupported):
         return NotImplemented
-    return InvalidGraph if _is_in_node(error) else Fail
+    depth = _depth(error)
+    if isinstance(error, NoGraph) or (isinstance(error, UndefinedName) and depth == 1):
+        return InvalidArgument
+    return InvalidGraph if depth else Fail
 
 
 def kind_of_run(error: DmlError) -> type[DmlError]:
@@ -85,8 +92,9 @@ def kind_of_run(error: DmlError) -> type[DmlError]:
         return type(error)
     if isinstance(error, Unsupported):
         return NotImplemented
-    return Fail if _is_in_node(error) else InvalidArgument
+    return Fail if _depth(error) else InvalidArgument
 
 
-def _is_in_node(error: DmlError) -> bool:
-    return error.problems[0].path[:1] == ("nodes",)
+def _depth(error: DmlError) -> int:
+    """How many nodes an error is in: 1 for a node of the model, more in its branches and loops."""
+    return error.problems[0].path.count("nodes")
