@@ -10,7 +10,7 @@ import os
 import runpy
 import sys
 from collections.abc import Sequence
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +23,10 @@ MODULES = {
     "onnxruntime": "dmljax.run.onnxruntime",
     "onnxruntime_genai": "dmljax.run.onnxruntime_genai",
 }
+
+INSTALLED_PARTS = {
+    "onnxruntime": ("backend", "datasets", "quantization", "tools", "transformers"),
+}  # which are Python, and which dmljax takes from the libraries' own packages
 
 
 def main(command: str) -> None:
@@ -55,12 +59,26 @@ class _Finder:
         library, dot, inner = fullname.partition(".")
         if library not in MODULES:
             return None
+        part, inside_part, _ = inner.partition(".")
+        if part in INSTALLED_PARTS.get(library, ()):
+            return None if inside_part else _find_installed(library, part)
         module_name = MODULES[library] + dot + inner
         if find_spec(module_name) is None:
             message = f"No module named {fullname!r}: dmljax's version of {library} does not have it"
             raise ModuleNotFoundError(message, name=fullname)
         loader: Any = _Loader(module_name)  # importlib.abc has its type, but takes longer to import than the rest
         return ModuleSpec(fullname, loader)
+
+
+def _find_installed(library: str, part: str) -> ModuleSpec:
+    """Finds a part of a foreign library in its own package."""
+    name = f"{library}.{part}"
+    package = PathFinder.find_spec(library)
+    spec = PathFinder.find_spec(name, package.submodule_search_locations) if package else None
+    if spec is None:
+        message = f"No module named {name!r}: dmljax takes it from {library}'s own package (pip install {library})"
+        raise ModuleNotFoundError(message, name=name)
+    return spec
 
 
 class _Loader:

@@ -4,7 +4,12 @@ Names, and the types and shapes of results, match ONNX Runtime's Python interfac
 provider.
 """
 
-from dmljax.run.answers import absent_from as _absent_from
+import sys as _sys
+from importlib import import_module as _import_module
+from typing import Any as _Any
+
+from dmljax.run import INSTALLED_PARTS as _INSTALLED_PARTS
+from dmljax.run.answers import absent as _absent, absent_from as _absent_from
 from dmljax.run.onnxruntime import capi as capi
 from dmljax.run.onnxruntime.binding import IOBinding as IOBinding
 from dmljax.run.onnxruntime.options import (
@@ -24,7 +29,16 @@ from dmljax.run.onnxruntime.session import (
 from dmljax.run.onnxruntime.values import NO_SPARSE_VALUES as _NO_SPARSE_VALUES, OrtValue as OrtValue
 
 __version__ = "1.32.0"  # of the interface
-__getattr__ = _absent_from(__name__, {"SparseTensor": _NO_SPARSE_VALUES})
+_refuse = _absent_from(__name__, {"SparseTensor": _NO_SPARSE_VALUES})
+
+
+def __getattr__(name: str) -> _Any:
+    if name not in _INSTALLED_PARTS["onnxruntime"]:
+        return _refuse(name)
+    if _sys.modules.get("onnxruntime") is not _sys.modules[__name__]:  # importing it would import ONNX Runtime itself
+        reason = "it is ONNX Runtime's own Python, over dmljax's sessions with python -m dmljax.run program.py"
+        raise _absent("onnxruntime", name, reason)
+    return _import_module(f"onnxruntime.{name}")
 
 
 def get_available_providers() -> list[str]:
