@@ -137,7 +137,7 @@ def test_quantizers_write_the_same_file_for_a_transformer_up_to_rounded_scales(t
                 our_weight.name.endswith("_scale") and our_weight.name.removesuffix("_scale") not in BLOCK_WEIGHTS
             ):  # softmax and normalization round in the last places
                 scales = [onnx.numpy_helper.to_array(each) for each in (our_weight, their_weight)]
-                np.testing.assert_array_max_ulp(*scales, maxulp=4)
+                np.testing.assert_array_max_ulp(scales[0], scales[1], maxulp=4)
                 our_weight.CopyFrom(their_weight)
         assert models[0] == models[1], name
 

@@ -91,7 +91,7 @@ _INT32 = np.iinfo(np.int32)
 
 
 class SessionOptions(_KnownOptions):
-    """Options of a session; only overrides of open sizes and providers have an effect."""
+    """Options of a session; only overrides of open sizes, providers and profiles have an effect."""
 
     _DEFAULTS: ClassVar[Mapping[str, Any]] = {
         "enable_cpu_mem_arena": True,
@@ -112,7 +112,6 @@ class SessionOptions(_KnownOptions):
         "use_per_session_threads": True,
     }
     _KEPT: ClassVar[Mapping[str, str]] = {
-        "enable_profiling": "dmljax writes no profiles; jax.profiler does",
         "optimized_model_filepath": "dmljax writes no optimized models",
     }
 

@@ -5,6 +5,7 @@ import itertools
 import os
 import secrets
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ from dmljax.run.onnxruntime.arguments import (
 from dmljax.run.onnxruntime.binding import IOBinding
 from dmljax.run.onnxruntime.capi.onnxruntime_pybind11_state import kind_of_load, kind_of_run, message_of
 from dmljax.run.onnxruntime.options import RunOptions, SessionOptions
+from dmljax.run.onnxruntime.profiling import Profile, count_nodes
 from dmljax.run.onnxruntime.providers import Provider, choose_providers
 from dmljax.run.onnxruntime.signatures import infer_outputs, sizes_of, with_open_scalars
 from dmljax.run.onnxruntime.values import OrtValue, as_numpy, type_text
@@ -86,9 +88,15 @@ class InferenceSession(Answering):
                 raise InvalidType(Problem("path_or_bytes", "must be a path or bytes", show(path_or_bytes)))
             self.set_providers(providers or self._options._providers, provider_options)
             source = os.fspath(path_or_bytes) if isinstance(path_or_bytes, os.PathLike) else path_or_bytes
-            self._model = load(source)
-            self._inputs, self._defaults = map(self._override, (self._model.inputs, self._model.defaults))
-            self._output_names = [output.name for output in self._model.outputs]
+            self._profile = Profile(self._options.profile_file_prefix if self._options.enable_profiling else None)
+            with self._profile.measure(f"model_loading_{'uri' if isinstance(source, str) else 'array'}"):
+                self._model = load(source)
+            with self._profile.measure("session_initialization", lambda: count_nodes(self._model)):
+                self._inputs, self._defaults = map(self._override, (self._model.inputs, self._model.defaults))
+                self._output_names = [output.name for output in self._model.outputs]
+        if self._profile.is_open:
+            vars(self)["_results"] = self._profile.measure_runs(self._results)  # in place of the method
+            weakref.finalize(self, self._profile.write)
 
     def _override(self, types: Sequence[TensorType]) -> list[TensorType]:
         return [tensor.overridden(self._options._names, self._options._denotations) for tensor in types]
@@ -149,6 +157,17 @@ class InferenceSession(Answering):
         """Does nothing, because no provider falls back to another."""
 
     enable_fallback = disable_fallback
+
+    # Profiles
+
+    def end_profiling(self) -> str:
+        """Writes the profile, and returns the name of its file."""
+        with refusing("onnxruntime"):
+            return self._profile.write()
+
+    def get_profiling_start_time_ns(self) -> int:
+        """Returns the clock's time at which the profile began."""
+        return self._profile.start_ns
 
     # Runs
 
