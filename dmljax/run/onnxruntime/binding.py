@@ -9,7 +9,7 @@ import numpy as np
 from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.run.answers import Answering, refusing
 from dmljax.run.onnxruntime.arguments import require_kind
-from dmljax.run.onnxruntime.values import OrtValue, as_numpy, device_of_name, memory_at, require_memory
+from dmljax.run.onnxruntime.values import OrtValue, as_numpy, device_of_name, memory_at
 from dmljax.text import show
 
 
@@ -37,10 +37,10 @@ class IOBinding(Answering):
     def bind_input(
         self, name: str, device_type: str, device_id: int, element_type: Any, shape: Sequence[int], buffer_ptr: int
     ) -> None:
-        """Binds memory of the CPU, which each run reads anew."""
+        """Binds memory of the CPU, or a value of `dml` by its `data_ptr()`, which each run reads anew."""
         with refusing("onnxruntime"):
-            require_memory(device_of_name(device_type, device_id))
-            self._bind(0, name, memory_at(buffer_ptr, element_type, shape))
+            device = device_of_name(device_type, device_id)
+            self._bind(0, name, memory_at(device, buffer_ptr, element_type, shape))
 
     def bind_output(
         self,
@@ -51,14 +51,14 @@ class IOBinding(Answering):
         shape: Sequence[int] | None = None,
         buffer_ptr: int | None = None,
     ) -> None:
-        """Binds an output to memory of the CPU, or to a new value of each run."""
+        """Binds an output to memory of the CPU, to a value of `dml` by its `data_ptr()`, or to a new value each run."""
+        with refusing("onnxruntime", type):
+            if buffer_ptr is not None and (element_type is None or shape is None):
+                raise InvalidDesc(Problem("buffer_ptr", "needs an element_type and a shape"))
         with refusing("onnxruntime"):
             device = device_of_name(device_type, device_id)
-            if buffer_ptr is None:
-                self._bind(1, name, device)
-            else:
-                require_memory(device)
-                self._bind(1, name, memory_at(buffer_ptr, element_type, shape or ()))
+            is_new = buffer_ptr is None
+            self._bind(1, name, device if is_new else memory_at(device, buffer_ptr, element_type, shape or ()))
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
         """Binds an output to a value, which each run overwrites."""
@@ -95,7 +95,7 @@ class IOBinding(Answering):
 
     def copy_outputs_to_cpu(self) -> list[Any]:
         """The outputs of the last run as NumPy arrays."""
-        return [value.numpy() for value in self._found.values()]
+        return [as_numpy(value._value) for value in self._found.values()]
 
     def _fill(self, results: Sequence[Any]) -> None:
         """Puts the results where the outputs are bound."""
@@ -103,7 +103,18 @@ class IOBinding(Answering):
             if isinstance(place, str):
                 self._found[name] = OrtValue(result, place)
             else:
-                self._found[name].update_inplace(as_numpy(result))
+                _require_place(name, self._found[name], result)
+                self._found[name].update_inplace(result)
+
+
+def _require_place(name: str, value: OrtValue, result: Any) -> None:
+    """Raises unless a result has the type and the shape of the value or the memory that an output is bound to."""
+    expected, found = ((each.data_type(), each.shape()) for each in (OrtValue(result, "cpu"), value))
+    if expected[0] != found[0]:
+        raise InvalidType(f"Unexpected output data type. Actual: ({found[0]}) , expected: ({expected[0]})")
+    if expected[1] != found[1]:
+        rule = f"Got invalid dimensions for output: {name} Got: {found[1]} Expected: {expected[1]}"
+        raise InvalidDesc(rule)
 
 
 def _empty_value(place: Any) -> OrtValue:

@@ -4,6 +4,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
+from weakref import WeakValueDictionary
 
 import jax
 import numpy as np
@@ -29,11 +30,22 @@ class OrtValue(Answering):
     def ortvalue_from_numpy(
         numpy_obj: Any, device_type: str = "cpu", device_id: int = 0, vendor_id: int = -1
     ) -> "OrtValue":
-        """A value that shares the array's memory."""
+        """A value that shares a contiguous array's memory on the CPU, and copies it to JAX's device for `dml`."""
         with refusing("onnxruntime"):
             if not isinstance(numpy_obj, np.ndarray) or numpy_obj.dtype.kind in "OUS":
                 raise InvalidType(Problem("numpy_obj", "must be a NumPy array of numbers", show(numpy_obj)))
-            return OrtValue(numpy_obj, device_of_name(device_type, device_id))
+            return _place(numpy_obj, device_of_name(device_type, device_id))
+
+    @staticmethod
+    def ortvalue_from_numpy_with_onnx_type(data: Any, onnx_element_type: int) -> "OrtValue":
+        """A value that shares an array's memory, and reads it as elements of a type of ONNX, such as bfloat16."""
+        with refusing("onnxruntime", type):
+            if not isinstance(data, np.ndarray) or not isinstance(onnx_element_type, int):
+                raise InvalidType(Problem("data", "must be a NumPy array, with the number of a type", show(data)))
+            dtype = dtype_of(onnx_element_type)
+            if dtype.kind == "O" or dtype.itemsize != data.dtype.itemsize:
+                raise Refusal(Problem("data", f"must have elements as long as those of {dtype}", data.dtype))
+            return OrtValue(np.asarray(data, order="C").view(dtype), "cpu")
 
     @staticmethod
     def ortvalue_from_shape_and_type(
@@ -41,19 +53,29 @@ class OrtValue(Answering):
     ) -> "OrtValue":
         """A value of zeros."""
         with refusing("onnxruntime"):
-            sizes = integers("shape", shape)
-            return OrtValue(np.zeros(sizes, dtype_of(element_type)), device_of_name(device_type, device_id))
+            device, dtype = device_of_name(device_type, device_id), dtype_of(element_type)
+            if dtype.kind == "O":
+                raise InvalidType(Problem("element_type", "must be a type of numbers", show(element_type)))
+            return _place(np.zeros(_sizes(shape), dtype), device)
 
     def numpy(self) -> Any:
         """A copy as a NumPy array."""
-        return as_numpy(self._value)
+        return as_numpy(self._tensor())
+
+    def _tensor(self) -> Any:
+        """The array; raises if the value is not a tensor."""
+        if not self.is_tensor():
+            with refusing("onnxruntime"):
+                found = "no value" if self._value is None else self.data_type()
+                raise InvalidType(Problem((), "only values that are tensors are supported", found))
+        return self._value
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         array = self.numpy()
         return array if dtype is None else array.astype(dtype)
 
     def shape(self) -> list[int]:
-        return list(self._value.shape)
+        return list(self._tensor().shape)
 
     def data_type(self) -> str:
         """The type in ONNX Runtime's words, such as tensor(float)."""
@@ -61,10 +83,11 @@ class OrtValue(Answering):
 
     def element_type(self) -> int:
         """The number of the type of elements in ONNX."""
-        return int(helper.np_dtype_to_tensor_dtype(self._value.dtype))
+        elements = self._value if self.is_tensor_sequence() else [self._tensor()]
+        return int(helper.np_dtype_to_tensor_dtype(elements[0].dtype)) if elements else onnx.TensorProto.FLOAT
 
     def tensor_size_in_bytes(self) -> int:
-        return int(self._value.nbytes)
+        return int(self._tensor().nbytes)
 
     def device_name(self) -> str:
         """The device that the program named."""
@@ -85,29 +108,37 @@ class OrtValue(Answering):
         return False
 
     def data_ptr(self) -> int:
-        """The address of the elements, which lives as long as the value."""
-        with refusing("onnxruntime"):
+        """The address of the elements, which lives as long as the value; that of a `dml` value is for bindings only."""
+        self._tensor()
+        if self._device == "cpu":
             return int(self._memory().ctypes.data)
+        _BY_HANDLE[id(self)] = self
+        return id(self)
 
     def _memory(self) -> Any:
         """The elements in the CPU's memory, where they stay from now on."""
-        require_memory(self._device)
-        if not isinstance(self._value, np.ndarray):
+        if not isinstance(self._tensor(), np.ndarray):
             self._value = self.numpy()
         return self._value
 
     def update_inplace(self, data: Any) -> None:
         """Overwrites the elements with those of an array or of another value."""
+        tensor = self._tensor()
         with refusing("onnxruntime", _kind_of_update):
             source = value_of(data)
             if not isinstance(source, np.ndarray | jax.Array):
                 raise InvalidType(Problem("data", "must be a NumPy array or an OrtValue", show(data)))
-            if source.size != self._value.size or source.dtype != self._value.dtype:
-                rule = f"must be {self.data_type()} of shape {tuple(self.shape())}"
+            if source.size != tensor.size or source.dtype != tensor.dtype:
+                rule = f"must be {self.data_type()} of shape {tuple(tensor.shape)}"
                 raise InvalidDesc(Problem("data", rule, f"{source.dtype} of shape {source.shape}"))
-            elements = np.asarray(source).reshape(self._value.shape)
-            if isinstance(self._value, np.ndarray) and self._value.flags.writeable:
-                np.copyto(self._value, elements)
+            if self._device == "dml" and isinstance(source, jax.Array) and source.shape == tensor.shape:
+                self._value = source
+                return
+            elements = np.asarray(source).reshape(tensor.shape)
+            if self._device == "dml":
+                self._value = _place(elements, "dml")._value
+            elif isinstance(tensor, np.ndarray) and tensor.flags.writeable:
+                np.copyto(tensor, elements)
             else:
                 self._value = elements.copy()
 
@@ -127,14 +158,14 @@ class OrtValue(Answering):
     # DLPack
 
     def __dlpack__(self, *, stream: Any = None, **options: Any) -> Any:
-        """The elements for other libraries, which share the CPU's memory."""
-        with refusing("onnxruntime"):
+        """The elements for other libraries, which share the memory: the CPU's, or that of JAX's device for `dml`."""
+        if self._device == "cpu":
             return self._memory().__dlpack__(**options)
+        return self._tensor().__dlpack__(stream=stream, **options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        with refusing("onnxruntime"):
-            require_memory(self._device)
-            return _DLPACK_CPU
+        platform, index = _DLPACK_CPU if self._device == "cpu" else self._tensor().__dlpack_device__()
+        return int(platform), int(index)
 
     @classmethod
     def from_dlpack(cls, data: Any, /) -> "OrtValue":
@@ -177,6 +208,17 @@ class _Writable:
         self.__array_interface__ = {**array.__array_interface__, "data": (array.ctypes.data, False)}
 
 
+_BY_HANDLE: WeakValueDictionary[int, OrtValue] = WeakValueDictionary()  # the values of `dml` that programs bind
+
+
+def _place(array: Any, device: str) -> OrtValue:
+    """Makes a value of a NumPy array: with its memory on the CPU, with a copy of it on JAX's device for `dml`."""
+    if device == "cpu":
+        return OrtValue(np.asarray(array, order="C"), device)
+    with jax.enable_x64(True):
+        return OrtValue(jax.device_put(np.array(array)), device)
+
+
 def _kind_of_update(error: DmlError) -> type[DmlError]:
     return InvalidType if isinstance(error, InvalidType) else Refusal
 
@@ -198,30 +240,43 @@ def as_numpy(value: Any) -> Any:
 
 def device_of_name(name: str, index: int) -> str:
     """The name of a device, if it can stand for JAX's."""
-    if name not in DEVICES or index != 0:
+    if name not in DEVICES or (index != 0 and name != "cpu"):
         rule = f"must be {' or '.join(DEVICES)} with index 0, both of which stand for JAX's device"
         raise Unsupported(Problem("device_type", rule, f"{show(name)} with index {index}"))
-    return name
+    return str(name)
 
 
-def require_memory(device: str) -> None:
-    """Raises if an address is on a device other than the CPU."""
-    if device != "cpu":
-        raise Unsupported(Problem("device_type", "must be cpu for addresses of memory", show(device)))
+def memory_at(device: str, address: Any, element_type: Any, shape: Sequence[int]) -> Any:
+    """The array at an address of the CPU's memory, or the value of `dml` whose handle is the address."""
+    dtype, sizes = dtype_of(element_type), _sizes(shape)
+    if not isinstance(address, int):
+        raise InvalidType(Problem("buffer_ptr", "must be an address", show(address)))
+    if device == "cpu":
+        buffer = (ctypes.c_byte * (prod(sizes) * dtype.itemsize)).from_address(address)
+        return np.ndarray(sizes, dtype, memoryview(buffer))
+    value = _BY_HANDLE.get(address)
+    if value is None:
+        raise Refusal(Problem("buffer_ptr", "must be the data_ptr() of a dml value that is still in use", address))
+    if (value._value.dtype, value._value.shape) != (dtype, sizes):
+        rule = f"must be {value.data_type()} of shape {value._value.shape}, as the value at this data_ptr()"
+        raise Refusal(Problem("shape", rule, f"{dtype} of shape {sizes}"))
+    return value
 
 
-def memory_at(address: int, element_type: Any, shape: Sequence[int]) -> Any:
-    """The array at an address of the CPU's memory."""
-    dtype, sizes = dtype_of(element_type), integers("shape", shape)
-    buffer = (ctypes.c_byte * (prod(sizes) * dtype.itemsize)).from_address(address)
-    return np.ndarray(sizes, dtype, memoryview(buffer))
+def _sizes(shape: Any) -> tuple[int, ...]:
+    sizes = integers("shape", shape)
+    if min(sizes, default=0) < 0:
+        raise InvalidDesc(Problem("shape", "must not be negative", show(sizes)))
+    return tuple(sizes)
 
 
 def dtype_of(element_type: Any) -> np.dtype[Any]:
     """Converts an element type, ONNX's number or anything that NumPy takes, to a NumPy type."""
-    dtype: np.dtype[Any] = np.dtype(
-        helper.tensor_dtype_to_np_dtype(element_type) if isinstance(element_type, int) else element_type
-    )
+    try:
+        is_number = isinstance(element_type, int)
+        dtype: np.dtype[Any] = np.dtype(helper.tensor_dtype_to_np_dtype(element_type) if is_number else element_type)
+    except (KeyError, TypeError):
+        raise InvalidType(Problem("element_type", "must be a type of NumPy or ONNX", show(element_type))) from None
     return dtype
 
 
