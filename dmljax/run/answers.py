@@ -1,6 +1,8 @@
 """Shared by the modules that answer for foreign libraries: errors of the library's kinds, and names that are absent."""
 
+import inspect
 from collections.abc import Callable, Mapping
+from opcode import opmap
 from typing import Any
 
 from dmljax.errors import DmlError, Problem, Unsupported, hide_frames
@@ -21,16 +23,31 @@ def absent_from(module: str, reasons: Mapping[str, str] | None = None) -> Callab
     by_name = reasons or {}
 
     def refuse(name: str) -> Any:
-        raise absent(module.removeprefix(_HERE), name, by_name.get(name, ""))
+        error = absent(module.removeprefix(_HERE), name, by_name.get(name, ""))
+        if name in by_name and _is_imported():
+            raise ImportError(str(error), name=module)  # Python drops the text of an AttributeError
+        raise error
 
     return refuse
+
+
+def _is_imported() -> bool:
+    """Whether a program says `from module import name`, rather than `module.name`."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_globals["__name__"].startswith(_HERE):
+        frame = frame.f_back
+    if frame is None or frame.f_code.co_name == "_handle_fromlist":  # of importlib, for packages
+        return frame is not None
+    return frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"]
 
 
 class _Answering(type):
     """Raises if a class does not have an attribute."""
 
     def __getattr__(cls, name: str) -> Any:
-        raise absent(f"{cls.__module__.removeprefix(_HERE).partition('.')[0]}.{cls.__qualname__}", name)
+        place = f"{cls.__module__.removeprefix(_HERE).partition('.')[0]}.{cls.__qualname__}"
+        refused: Mapping[str, str] = vars(cls).get("_REFUSED", {})
+        raise absent(place, name, refused.get(name, ""))
 
 
 class Answering(metaclass=_Answering):

@@ -198,6 +198,7 @@ def test_the_first_page_fits_a_screen(address: str) -> None:
 
 WIDE_PAGES = [
     *("index", "install", "operators", "levels", "at-a-glance", "compilers", "transformations", "reference"),
+    "onnxruntime-names",
     *("operators/multihead_attention1", "operators/average_pooling", "operators/element_wise_if", "3-dynamic-results"),
 ]
 SCROLLING = """[...document.querySelectorAll("article :is(.table-wrapper, pre)")]

@@ -289,6 +289,13 @@ def compilers_text() -> str:
     return compiler_table.text()
 
 
+def onnxruntime_names_text() -> str:
+    """The text of `notebooks/onnxruntime-names.md`."""
+    import onnxruntime_names
+
+    return onnxruntime_names.text()
+
+
 def results_text() -> str:
     """The text of `tests/benchmarks/RESULTS.md`."""
     import results
@@ -305,6 +312,7 @@ GENERATED: dict[Path, Callable[[], str]] = {
     NOTEBOOKS / "operators.md": operators_text,
     NOTEBOOKS / "at-a-glance.md": at_a_glance_text,
     NOTEBOOKS / "compilers.md": compilers_text,
+    NOTEBOOKS / "onnxruntime-names.md": onnxruntime_names_text,
     TESTS / "benchmarks" / "RESULTS.md": results_text,
 }
 

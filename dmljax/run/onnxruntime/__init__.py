@@ -12,24 +12,58 @@ from dmljax.run import INSTALLED_PARTS as _INSTALLED_PARTS
 from dmljax.run.answers import absent as _absent, absent_from as _absent_from
 from dmljax.run.onnxruntime import capi as capi
 from dmljax.run.onnxruntime.binding import IOBinding as IOBinding
-from dmljax.run.onnxruntime.options import (
+from dmljax.run.onnxruntime.devices import (
+    OrtArenaCfg as OrtArenaCfg,
+    OrtDevice as OrtDevice,
+    OrtEpDevice as OrtEpDevice,
+    OrtHardwareDevice as OrtHardwareDevice,
+    OrtMemoryInfo as OrtMemoryInfo,
+    create_and_register_allocator as create_and_register_allocator,
+    create_and_register_allocator_v2 as create_and_register_allocator_v2,
+    get_ep_devices as get_ep_devices,
+)
+from dmljax.run.onnxruntime.enumerations import (
     ExecutionMode as ExecutionMode,
     ExecutionOrder as ExecutionOrder,
     GraphOptimizationLevel as GraphOptimizationLevel,
-    RunOptions as RunOptions,
-    SessionOptions as SessionOptions,
+    OrtAllocatorType as OrtAllocatorType,
+    OrtDeviceMemoryType as OrtDeviceMemoryType,
+    OrtDeviceVendorId as OrtDeviceVendorId,
+    OrtExecutionProviderDevicePolicy as OrtExecutionProviderDevicePolicy,
+    OrtHardwareDeviceType as OrtHardwareDeviceType,
+    OrtMemoryInfoDeviceType as OrtMemoryInfoDeviceType,
+    OrtMemType as OrtMemType,
 )
-from dmljax.run.onnxruntime.providers import AVAILABLE as _AVAILABLE
+from dmljax.run.onnxruntime.environment import (
+    disable_telemetry_events as disable_telemetry_events,
+    enable_telemetry_events as enable_telemetry_events,
+    get_all_providers as get_all_providers,
+    get_available_providers as get_available_providers,
+    get_build_info as get_build_info,
+    get_device as get_device,
+    get_version_string as get_version_string,
+    has_collective_ops as has_collective_ops,
+    preload_dlls as preload_dlls,
+    print_debug_info as print_debug_info,
+    set_default_logger_callback as set_default_logger_callback,
+    set_default_logger_severity as set_default_logger_severity,
+    set_default_logger_verbosity as set_default_logger_verbosity,
+    set_global_thread_pool_sizes as set_global_thread_pool_sizes,
+)
+from dmljax.run.onnxruntime.options import RunOptions as RunOptions, SessionOptions as SessionOptions
+from dmljax.run.onnxruntime.providers import VERSION as _VERSION
+from dmljax.run.onnxruntime.refusals import REFUSED as _REFUSED
 from dmljax.run.onnxruntime.session import (
     InferenceSession as InferenceSession,
     ModelMetadata as ModelMetadata,
     NodeArg as NodeArg,
     set_seed as set_seed,
 )
-from dmljax.run.onnxruntime.values import NO_SPARSE_VALUES as _NO_SPARSE_VALUES, OrtValue as OrtValue
+from dmljax.run.onnxruntime.values import OrtValue as OrtValue, copy_tensors as copy_tensors
 
-__version__ = "1.32.0"  # of the interface
-_refuse = _absent_from(__name__, {"SparseTensor": _NO_SPARSE_VALUES})
+__version__ = version = _VERSION  # of the interface
+package_name, cuda_version = "onnxruntime-directml", ""
+_refuse = _absent_from(__name__, _REFUSED)
 
 
 def __getattr__(name: str) -> _Any:
@@ -39,40 +73,3 @@ def __getattr__(name: str) -> _Any:
         reason = "it is ONNX Runtime's own Python, over dmljax's sessions with python -m dmljax.run program.py"
         raise _absent("onnxruntime", name, reason)
     return _import_module(f"onnxruntime.{name}")
-
-
-def get_available_providers() -> list[str]:
-    """The providers that dmljax stands for."""
-    return list(_AVAILABLE)
-
-
-get_all_providers = get_available_providers
-
-
-def get_device() -> str:
-    """The device that ONNX Runtime's build for DirectML names."""
-    return "CPU-DML"
-
-
-def get_version_string() -> str:
-    """The version of ONNX Runtime whose interface this is."""
-    return __version__
-
-
-def set_default_logger_severity(severity: int) -> None:
-    """Does nothing, because dmljax has no log."""
-
-
-def set_default_logger_verbosity(verbosity: int) -> None:
-    """Does nothing, because dmljax has no log."""
-
-
-def disable_telemetry_events() -> None:
-    """Does nothing, because dmljax sends nothing."""
-
-
-enable_telemetry_events = disable_telemetry_events
-
-
-def preload_dlls(cuda: bool = True, cudnn: bool = True, msvc: bool = True, directory: str | None = None) -> None:
-    """Does nothing, because JAX loads its own libraries."""

@@ -1,7 +1,7 @@
 """ONNX Runtime's bindings: inputs and outputs that are named once, and stay on JAX's device between runs."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -15,6 +15,10 @@ from dmljax.text import show
 
 class IOBinding(Answering):
     """The inputs and outputs of runs."""
+
+    _REFUSED: ClassVar[Mapping[str, str]] = {
+        "get_outputs_as_ortvaluevector": "it is beneath ONNX Runtime's Python classes; write get_outputs",
+    }
 
     def __init__(self, session: Any) -> None:
         inputs = (*session.get_inputs(), *session.get_overridable_initializers())

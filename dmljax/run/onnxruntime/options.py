@@ -1,7 +1,7 @@
 """Settings of sessions and runs. Most tune ONNX Runtime itself: they can be set and read, and mean nothing here."""
 
-from collections.abc import Mapping
-from enum import Enum
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,32 +9,14 @@ import numpy as np
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
 from dmljax.run.answers import Answering, absent, refusing
 from dmljax.run.onnxruntime.arguments import require_type
+from dmljax.run.onnxruntime.devices import OrtEpDevice
+from dmljax.run.onnxruntime.enumerations import (
+    ExecutionMode,
+    ExecutionOrder,
+    GraphOptimizationLevel,
+    OrtExecutionProviderDevicePolicy,
+)
 from dmljax.text import show
-
-
-class GraphOptimizationLevel(Enum):
-    """How much ONNX Runtime rewrites a graph; XLA always compiles it whole."""
-
-    ORT_DISABLE_ALL = 0
-    ORT_ENABLE_BASIC = 1
-    ORT_ENABLE_EXTENDED = 2
-    ORT_ENABLE_LAYOUT = 3
-    ORT_ENABLE_ALL = 99
-
-
-class ExecutionMode(Enum):
-    """Whether ONNX Runtime runs nodes side by side; XLA schedules them itself."""
-
-    ORT_SEQUENTIAL = 0
-    ORT_PARALLEL = 1
-
-
-class ExecutionOrder(Enum):
-    """The order of ONNX Runtime's nodes; XLA orders them itself."""
-
-    DEFAULT = 0
-    PRIORITY_BASED = 1
-    MEMORY_EFFICIENT = 2
 
 
 class _KnownOptions(Answering):
@@ -42,6 +24,7 @@ class _KnownOptions(Answering):
 
     _DEFAULTS: ClassVar[Mapping[str, Any]] = {}
     _KEPT: ClassVar[Mapping[str, str]] = {}  # the reasons
+    _IGNORED: ClassVar[Mapping[str, str]] = {}  # the reasons why the others have no effect
 
     def __init__(self) -> None:
         self._entries: dict[str, str] = {}
@@ -59,7 +42,7 @@ class _KnownOptions(Answering):
         object.__setattr__(self, name, value)
 
     def _add_entry(self, config_key: str, config_value: str) -> None:
-        """Keeps an entry, which has no effect."""
+        """Does nothing, because entries tune ONNX Runtime itself; they can only be read again."""
         require_type("config_key", config_key, str)
         require_type("config_value", config_value, str)
         self._entries[config_key] = config_value
@@ -77,7 +60,7 @@ def _convert(name: str, value: Any, default: Any) -> Any:
     if isinstance(default, bool):
         require_type(name, value, bool, int, np.bool, type(None))
         return bool(value)
-    if isinstance(default, int):
+    if isinstance(default, int) and not isinstance(default, IntEnum):
         require_type(name, value, int, np.integer)
         with refusing("onnxruntime", type):
             if not _INT32.min <= value <= _INT32.max:
@@ -88,6 +71,7 @@ def _convert(name: str, value: Any, default: Any) -> Any:
 
 
 _INT32 = np.iinfo(np.int32)
+_NO_LOG = dict.fromkeys(("log_severity_level", "log_verbosity_level", "logid"), "dmljax has no log")
 
 
 class SessionOptions(_KnownOptions):
@@ -111,8 +95,28 @@ class SessionOptions(_KnownOptions):
         "use_deterministic_compute": False,
         "use_per_session_threads": True,
     }
+    _IGNORED: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("enable_cpu_mem_arena", "enable_mem_pattern", "enable_mem_reuse"), "XLA plans the memory"),
+        **dict.fromkeys(("execution_mode", "execution_order"), "XLA schedules the nodes"),
+        "graph_optimization_level": "XLA always compiles the whole graph",
+        **dict.fromkeys(("inter_op_num_threads", "intra_op_num_threads"), "XLA chooses its threads"),
+        **_NO_LOG,
+        "use_deterministic_compute": "XLA's flag xla_gpu_deterministic_ops asks for it",
+        "use_per_session_threads": "all sessions share XLA's threads",
+    }
     _KEPT: ClassVar[Mapping[str, str]] = {
-        "optimized_model_filepath": "dmljax writes no optimized models",
+        "optimized_model_filepath": "dmljax writes no optimized models; quant_pre_process has skip_optimization=True",
+    }
+    _REFUSED: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(
+            ("add_external_initializers", "add_external_initializers_from_files_in_memory", "add_initializer"),
+            "dmljax reads weights from the model's files; write them there with onnx.save",
+        ),
+        **dict.fromkeys(
+            ("clear_ep_context_data_read_func", "set_ep_context_data_read_func"),
+            "XLA compiles a model when it first runs, and dmljax.run keeps what it compiles",
+        ),
+        "register_custom_ops_library": "its kernels are ONNX Runtime's; write the operator as a function of the model",
     }
 
     def __init__(self) -> None:
@@ -137,6 +141,26 @@ class SessionOptions(_KnownOptions):
         """Adds a provider for sessions that name none themselves."""
         self._providers.append((provider_name, provider_options))
 
+    def add_provider_for_devices(self, ep_devices: Sequence[OrtEpDevice], provider_options: Mapping[str, str]) -> None:
+        """Adds the provider of devices for sessions that name none themselves."""
+        for device in ep_devices:
+            require_type("ep_devices", device, OrtEpDevice)
+            self.add_provider(device.ep_name, provider_options)
+
+    def set_provider_selection_policy(self, policy: OrtExecutionProviderDevicePolicy) -> None:
+        """Does nothing, because JAX chooses the device."""
+        require_type("policy", policy, OrtExecutionProviderDevicePolicy)
+
+    def set_provider_selection_policy_delegate(self, delegate: Callable[..., Any]) -> None:
+        """Does nothing, because JAX chooses the device."""
+
+    def set_load_cancellation_flag(self, is_canceled: bool) -> None:
+        """Does nothing, because a load runs to its end; raises if it is to be canceled."""
+        require_type("is_canceled", is_canceled, bool)
+        if is_canceled:
+            with refusing("onnxruntime"):
+                raise Unsupported(Problem("is_canceled", "must be False, because a load runs to its end", is_canceled))
+
     def has_providers(self) -> bool:
         return bool(self._providers)
 
@@ -151,6 +175,13 @@ class RunOptions(_KnownOptions):
         "only_execute_path_to_fetches": False,
         "terminate": False,
     }
+    _IGNORED: ClassVar[Mapping[str, str]] = {
+        **_NO_LOG,
+        "only_execute_path_to_fetches": "a compiled program computes all outputs",
+    }
     _KEPT: ClassVar[Mapping[str, str]] = {"terminate": "a compiled program runs to its end"}
+    _REFUSED: ClassVar[Mapping[str, str]] = {
+        "add_active_adapter": "dmljax loads no adapters; put the products of LoRA into the model",
+    }
 
     add_run_config_entry, get_run_config_entry = _KnownOptions._add_entry, _KnownOptions._entry

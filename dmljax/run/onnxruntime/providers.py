@@ -8,6 +8,7 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.run.answers import require_first_device
 from dmljax.text import show
 
+VERSION = "1.32.0"  # of ONNX Runtime, whose interface this is
 CPU = "CPUExecutionProvider"
 AVAILABLE = ("DmlExecutionProvider", CPU)
 

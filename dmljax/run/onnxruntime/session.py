@@ -7,7 +7,7 @@ import secrets
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import numpy as np
@@ -29,7 +29,8 @@ from dmljax.run.onnxruntime.arguments import (
     require_values,
 )
 from dmljax.run.onnxruntime.binding import IOBinding
-from dmljax.run.onnxruntime.capi.onnxruntime_pybind11_state import kind_of_load, kind_of_run, message_of
+from dmljax.run.onnxruntime.devices import CPU_MEMORY, OrtEpDevice, OrtMemoryInfo, get_ep_devices
+from dmljax.run.onnxruntime.errors import kind_of_load, kind_of_run, message_of
 from dmljax.run.onnxruntime.options import RunOptions, SessionOptions
 from dmljax.run.onnxruntime.profiling import Profile, count_nodes
 from dmljax.run.onnxruntime.providers import Provider, choose_providers
@@ -72,6 +73,11 @@ def set_seed(seed: int) -> None:
 
 class InferenceSession(Answering):
     """A model that dmljax runs, with 64-bit types as in the file."""
+
+    _REFUSED: ClassVar[Mapping[str, str]] = {
+        "get_provider_graph_assignment_info": "XLA makes one program of all nodes",
+        "run_with_ortvaluevector": "it is beneath ONNX Runtime's Python classes; write run_with_ort_values",
+    }
 
     def __init__(
         self,
@@ -168,6 +174,40 @@ class InferenceSession(Answering):
     def get_profiling_start_time_ns(self) -> int:
         """Returns the clock's time at which the profile began."""
         return self._profile.start_ns
+
+    # Devices
+
+    def create_ortvalue_from_shape_and_type(
+        self, shape: Sequence[int], element_type: Any, device_type: str, device_id: int = 0, vendor_id: int = -1
+    ) -> OrtValue:
+        """Makes a value of zeros."""
+        return OrtValue.ortvalue_from_shape_and_type(shape, element_type, device_type, device_id, vendor_id)
+
+    def get_input_memory_infos(self) -> list[OrtMemoryInfo]:
+        """Returns the memory that each input is read from."""
+        return [CPU_MEMORY for _ in self._inputs]
+
+    def get_output_memory_infos(self) -> list[OrtMemoryInfo]:
+        """Returns the memory that each output is written to."""
+        return [CPU_MEMORY for _ in self._output_names]
+
+    def get_input_epdevices(self) -> list[OrtEpDevice]:
+        """Returns the device of the first provider for each input."""
+        (device,) = (device for device in get_ep_devices() if device.ep_name == next(iter(self._providers)))
+        return [device for _ in self._inputs]
+
+    def set_ep_dynamic_options(self, options: Mapping[str, str]) -> None:
+        """Does nothing, because providers are only names."""
+
+    def get_tuning_results(self) -> list[Any]:
+        """Returns nothing, because XLA tunes its programs itself."""
+        return []
+
+    def set_tuning_results(self, results: Sequence[Any], *, error_on_invalid: bool = False) -> None:
+        """Does nothing, because XLA tunes its programs itself."""
+
+    def release_captured_graph(self, graph_annotation_id: int = 0) -> None:
+        """Does nothing, because no graph is captured."""
 
     # Runs
 

@@ -3,7 +3,7 @@
 import ctypes
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 import jax
@@ -16,12 +16,21 @@ from dmljax.foundation.checks import integers
 from dmljax.run.answers import Answering, Refusal, refusing
 from dmljax.text import show
 
-NO_SPARSE_VALUES = "dmljax has no sparse values, because XLA has none"
+NO_SPARSE_VALUES = "dmljax has no sparse values, because XLA has none; pass dense arrays"
 DEVICES = ("cpu", "dml")  # both are JAX's device
 
 
 class OrtValue(Answering):
     """An array, or a sequence of arrays, that stays on JAX's device until `numpy` asks for it."""
+
+    _REFUSED: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        (
+            "ortvalue_from_shape_and_onnx_type",
+            "ortvalue_from_shape_and_onnx_type_for_memory_info",
+            "ortvalue_from_shape_and_type_for_memory_info",
+        ),
+        "it is beneath ONNX Runtime's Python classes; write ortvalue_from_shape_and_type",
+    )
 
     def __init__(self, value: Any, device: str) -> None:
         self._value, self._device = value, device
@@ -49,10 +58,17 @@ class OrtValue(Answering):
 
     @staticmethod
     def ortvalue_from_shape_and_type(
-        shape: Sequence[int], element_type: Any, device_type: str = "cpu", device_id: int = 0, vendor_id: int = -1
+        shape: Sequence[int],
+        element_type: Any,
+        device_type: str = "cpu",
+        device_id: int = 0,
+        vendor_id: int = -1,
+        memory_info: Any = None,
     ) -> "OrtValue":
-        """A value of zeros."""
+        """A value of zeros, in the CPU's memory if `memory_info` describes any."""
         with refusing("onnxruntime"):
+            if memory_info is not None:
+                device_type, device_id = "cpu", 0
             device, dtype = device_of_name(device_type, device_id), dtype_of(element_type)
             if dtype.kind == "O":
                 raise InvalidType(Problem("element_type", "must be a type of numbers", show(element_type)))
@@ -163,6 +179,10 @@ class OrtValue(Answering):
             return self._memory().__dlpack__(**options)
         return self._tensor().__dlpack__(stream=stream, **options)
 
+    def to_dlpack(self) -> Any:
+        """A capsule of DLPack."""
+        return self.__dlpack__()
+
     def __dlpack_device__(self) -> tuple[int, int]:
         platform, index = _DLPACK_CPU if self._device == "cpu" else self._tensor().__dlpack_device__()
         return int(platform), int(index)
@@ -219,6 +239,15 @@ def _place(array: Any, device: str) -> OrtValue:
         return OrtValue(jax.device_put(np.array(array)), device)
 
 
+def copy_tensors(src: Sequence[OrtValue], dst: Sequence[OrtValue], stream: Any = None) -> None:
+    """Copies the elements of values to as many others."""
+    with refusing("onnxruntime"):
+        if len(src) != len(dst):
+            raise InvalidDesc(Problem("dst", f"must be {len(src)}, as many as src", len(dst)))
+    for source, target in zip(src, dst, strict=True):
+        target.update_inplace(source)
+
+
 def _kind_of_update(error: DmlError) -> type[DmlError]:
     return InvalidType if isinstance(error, InvalidType) else Refusal
 
@@ -238,8 +267,10 @@ def as_numpy(value: Any) -> Any:
     return np.array(value, np.longlong if value.dtype == np.int64 else None)
 
 
-def device_of_name(name: str, index: int) -> str:
-    """The name of a device, if it can stand for JAX's."""
+def device_of_name(name: Any, index: int) -> str:
+    """The name of a device, or of an OrtDevice, if it can stand for JAX's."""
+    if isinstance(name, Answering):  # an OrtDevice
+        name, index = ("cpu" if name.device_type() == 0 else "dml"), name.device_id()
     if name not in DEVICES or (index != 0 and name != "cpu"):
         rule = f"must be {' or '.join(DEVICES)} with index 0, both of which stand for JAX's device"
         raise Unsupported(Problem("device_type", rule, f"{show(name)} with index {index}"))

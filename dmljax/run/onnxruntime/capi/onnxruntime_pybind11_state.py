@@ -1,100 +1,73 @@
-"""ONNX Runtime's errors: its classes and codes, and its words where programs look for them."""
+"""The names of ONNX Runtime's compiled module, from which programs import its errors, options and values."""
 
-from typing import ClassVar
+from dmljax.run.answers import absent_from
+from dmljax.run.onnxruntime.devices import (
+    OrtArenaCfg as OrtArenaCfg,
+    OrtDevice as OrtDevice,
+    OrtEpDevice as OrtEpDevice,
+    OrtHardwareDevice as OrtHardwareDevice,
+    OrtMemoryInfo as OrtMemoryInfo,
+    create_and_register_allocator as create_and_register_allocator,
+    create_and_register_allocator_v2 as create_and_register_allocator_v2,
+    get_ep_devices as get_ep_devices,
+    get_hardware_devices as get_hardware_devices,
+)
+from dmljax.run.onnxruntime.enumerations import (
+    ArenaExtendStrategy as ArenaExtendStrategy,
+    ExecutionMode as ExecutionMode,
+    ExecutionOrder as ExecutionOrder,
+    GraphOptimizationLevel as GraphOptimizationLevel,
+    OrtAllocatorType as OrtAllocatorType,
+    OrtDeviceMemoryType as OrtDeviceMemoryType,
+    OrtExecutionProviderDevicePolicy as OrtExecutionProviderDevicePolicy,
+    OrtHardwareDeviceType as OrtHardwareDeviceType,
+    OrtMemoryInfoDeviceType as OrtMemoryInfoDeviceType,
+    OrtMemType as OrtMemType,
+)
+from dmljax.run.onnxruntime.environment import (
+    disable_telemetry_events as disable_telemetry_events,
+    enable_telemetry_events as enable_telemetry_events,
+    get_all_providers as get_all_providers,
+    get_available_providers as get_available_providers,
+    get_build_info as get_build_info,
+    get_device as get_device,
+    get_version_string as get_version_string,
+    has_collective_ops as has_collective_ops,
+    set_default_logger_callback as set_default_logger_callback,
+    set_default_logger_severity as set_default_logger_severity,
+    set_default_logger_verbosity as set_default_logger_verbosity,
+    set_global_thread_pool_sizes as set_global_thread_pool_sizes,
+)
+from dmljax.run.onnxruntime.errors import (
+    DeviceReset as DeviceReset,
+    EngineError as EngineError,
+    EPFail as EPFail,
+    Fail as Fail,
+    InvalidArgument as InvalidArgument,
+    InvalidGraph as InvalidGraph,
+    InvalidProtobuf as InvalidProtobuf,
+    ModelLoadCanceled as ModelLoadCanceled,
+    ModelLoaded as ModelLoaded,
+    ModelRequiresCompilation as ModelRequiresCompilation,
+    NoModel as NoModel,
+    NoSuchFile as NoSuchFile,
+    NotFound as NotFound,
+    NotImplemented as NotImplemented,
+    RuntimeException as RuntimeException,
+)
+from dmljax.run.onnxruntime.options import RunOptions as RunOptions, SessionOptions as SessionOptions
+from dmljax.run.onnxruntime.refusals import REFUSED
+from dmljax.run.onnxruntime.session import (
+    ModelMetadata as ModelMetadata,
+    NodeArg as NodeArg,
+    set_seed as set_seed,
+)
+from dmljax.run.onnxruntime.values import OrtValue as OrtValue, copy_tensors as copy_tensors
 
-from dmljax.errors import DmlError, InvalidType, MissingFile, Unsupported, UnusableFile
-from dmljax.onnx.graph.graph import UndefinedName
-from dmljax.onnx.graph.reader import InvalidModelFile, NoGraph
-from dmljax.onnx.handlers.finder import UnknownOperator
-from dmljax.run.answers import Refusal, absent_from
-
-__getattr__ = absent_from(__name__)
-
-
-class _Status(DmlError):
-    """An error with a code; like ONNX Runtime's, it is no ValueError, TypeError or RuntimeError."""
-
-    _CODE: ClassVar[tuple[int, str]]
-
-    def __str__(self) -> str:
-        number, name = self._CODE
-        return f"[ONNXRuntimeError] : {number} : {name} : {message_of(self)}"
-
-
-class Fail(_Status):
-    """A model cannot be loaded, or a node cannot compute its outputs."""
-
-    _CODE = (1, "FAIL")
-
-
-class InvalidArgument(_Status):
-    """A call does not fit the model."""
-
-    _CODE = (2, "INVALID_ARGUMENT")
-
-
-class NoSuchFile(_Status):
-    """There is no file with this name."""
-
-    _CODE = (3, "NO_SUCHFILE")
-
-
-class RuntimeException(_Status):
-    """ONNX Runtime's class for failures inside a node; here they are a Fail."""
-
-    _CODE = (6, "RUNTIME_EXCEPTION")
-
-
-class InvalidProtobuf(_Status):
-    """A file or bytes are not a model."""
-
-    _CODE = (7, "INVALID_PROTOBUF")
-
-
-class NotImplemented(_Status):
-    """A model needs something that dmljax does not support."""
-
-    _CODE = (9, "NOT_IMPLEMENTED")
-
-
-class InvalidGraph(_Status):
-    """A node of a model breaks a rule of its operator."""
-
-    _CODE = (10, "INVALID_GRAPH")
-
-
-def message_of(error: DmlError) -> str:
-    """Returns an error's text without its code, as `run_async` passes it to its callback."""
-    return "\n  ".join(error.rules)
-
-
-def kind_of_load(error: DmlError) -> type[DmlError]:
-    """Returns ONNX Runtime's class for an error while loading a model."""
-    if isinstance(error, _Status | Refusal | InvalidType):
-        return type(error)
-    if isinstance(error, MissingFile):
-        return NoSuchFile
-    if isinstance(error, InvalidModelFile | UnusableFile):
-        return InvalidProtobuf
-    if isinstance(error, UnknownOperator):
-        return InvalidGraph
-    if isinstance(error, Unsupported):
-        return NotImplemented
-    depth = _depth(error)
-    if isinstance(error, NoGraph) or (isinstance(error, UndefinedName) and depth == 1):
-        return InvalidArgument
-    return InvalidGraph if depth else Fail
+kNextPowerOfTwo, kSameAsRequested = ArenaExtendStrategy  # noqa: N816  # ONNX Runtime's names
+__getattr__ = absent_from(__name__, REFUSED)
 
 
-def kind_of_run(error: DmlError) -> type[DmlError]:
-    """Returns ONNX Runtime's class for an error while calling a model."""
-    if isinstance(error, _Status | Refusal):
-        return type(error)
-    if isinstance(error, Unsupported):
-        return NotImplemented
-    return Fail if _depth(error) else InvalidArgument
-
-
-def _depth(error: DmlError) -> int:
-    """How many nodes an error is in: 1 for a node of the model, more in its branches and loops."""
-    return error.problems[0].path.count("nodes")
+def get_default_session_options() -> SessionOptions:
+    """New options with their defaults."""
+    return SessionOptions()
