@@ -35,7 +35,7 @@ def test_names_that_are_refused_raise_with_the_reason_when_they_are_imported() -
     for line, reason in {
         "from onnxruntime import SparseTensor": "pass dense arrays",
         "from onnxruntime.capi import onnxruntime_validation": "own build",
-        "from onnxruntime.capi._pybind_state import quantize_matmul_4bits": "quantize without dmljax.run",
+        "from onnxruntime.capi._pybind_state import quantize_matmul_bnb4": "quantize without dmljax.run",
     }.items():
         with pytest.raises(ImportError, match=rf"does not have it \(.*{reason}"):
             exec(line.replace("onnxruntime", "dmljax.run.onnxruntime", 1))

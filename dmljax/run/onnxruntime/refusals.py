@@ -61,12 +61,8 @@ REFUSED: Mapping[str, str] = {
     "check_and_normalize_provider_args": "providers are only names here",
     **dict.fromkeys(
         (
-            "quantize_matmul_2bits",
-            "quantize_matmul_4bits",
-            "quantize_matmul_8bits",
             "quantize_matmul_bnb4",
             "quantize_qdq_matmul_2bits",
-            "quantize_qdq_matmul_4bits",
             "pack_fp4_weights_for_cuda_moe_gemm",
         ),
         _BITS,

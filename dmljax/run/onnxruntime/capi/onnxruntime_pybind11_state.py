@@ -1,6 +1,12 @@
 """The names of ONNX Runtime's compiled module, from which programs import its errors, options and values."""
 
 from dmljax.run.answers import absent_from
+from dmljax.run.onnxruntime.capi.block_quantization import (
+    quantize_matmul_2bits as quantize_matmul_2bits,
+    quantize_matmul_4bits as quantize_matmul_4bits,
+    quantize_matmul_8bits as quantize_matmul_8bits,
+    quantize_qdq_matmul_4bits as quantize_qdq_matmul_4bits,
+)
 from dmljax.run.onnxruntime.devices import (
     OrtArenaCfg as OrtArenaCfg,
     OrtDevice as OrtDevice,
