@@ -68,12 +68,14 @@ def section(place: str, shown: set[tuple[type, str]]) -> str:
             shown.add(member)
     order = {word: i for i, word in enumerate((WORKS, IGNORED, REFUSED))}
     keys = sorted(groups, key=lambda key: (key[0], order[key[1].word]))
-    rows = [(f"`{holder}`" if holder else "", *_cells(groups[holder, found], found)) for holder, found in keys]
-    return "\n".join(["", f"## {place}", "", *markdown_table(rows, ("of", "names", "answer", "why")), ""])
+    rows = [(_cell(holder, groups[holder, found]), found.word, found.reason) for holder, found in keys]
+    return "\n".join(["", f"## {place}", "", *markdown_table(rows, ("names", "answer", "why")), ""])
 
 
-def _cells(found: Sequence[str], given: Answer) -> tuple[str, str, str]:
-    return ", ".join(f"`{name}`" for name in found), given.word, given.reason
+def _cell(holder: str, found: Sequence[str]) -> str:
+    """The cell of a class and its members, or of names of a module."""
+    listed = ", ".join(f"`{name}`" for name in found)
+    return f"`{holder}`: {listed}" if holder else listed
 
 
 def names(place: str) -> Iterator[tuple[str, str]]:
