@@ -1,167 +1,45 @@
-"""Processors of recordings and images: the numbers beside their formulas, and the prompts."""
+"""Processors of recordings and images: what a prompt with these becomes."""
 
-import io
 import json
-import struct
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from helpers import refuses
+from media_files import pixels_of, png, tone, wav
 
 import dmljax.run.onnxruntime_genai as og
-from dmljax.run.onnxruntime_genai import image_transforms
-from dmljax.run.onnxruntime_genai.sounds import decode_sound, log_mel, mel_filters, silence_of_mp3, spectrum
-
-RNG = np.random.default_rng(0)
-IMAGE_OPERATIONS: dict[str, Any] = {**image_transforms.IMAGE_OPERATIONS}
+from dmljax.run.onnxruntime_genai.pipelines import to_type
 
 
-def folder_of(path: Path, kind: str, parts: dict[str, Any], processor: tuple[str, Any], words: list[str]) -> Path:
+def folder_of(
+    path: Path, kind: str, parts: dict[str, Any], processor: tuple[str, Any], words: Mapping[str, int]
+) -> Path:
     """A folder with a tokenizer and a processor, and none of the models that it names."""
     tokenizers = pytest.importorskip("tokenizers")
     path.mkdir()
-    special = ["<pad>", *words]
+    special = {"<pad>": 0, **words}
     alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
-    reader = tokenizers.Tokenizer(tokenizers.models.BPE({word: i for i, word in enumerate([*special, *alphabet])}, []))
+    letters = {letter: i + 100 for i, letter in enumerate(alphabet)}
+    reader = tokenizers.Tokenizer(tokenizers.models.BPE({**special, **letters}, []))
     reader.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     reader.decoder = tokenizers.decoders.ByteLevel()
-    reader.add_special_tokens(special)
+    reader.add_special_tokens([*special])
     reader.save(str(path / "tokenizer.json"))
     (path / "tokenizer_config.json").write_text("{}")
-    model = {"type": kind, "vocab_size": 300, "context_length": 4096, "eos_token_id": 0, "pad_token_id": 0, **parts}
+    model = {"type": kind, "vocab_size": 200100, "context_length": 4096, "eos_token_id": 0, "pad_token_id": 0, **parts}
     (path / "genai_config.json").write_text(json.dumps({"model": model}))
     (path / processor[0]).write_text(json.dumps(processor[1]))
     return path
 
 
+def processor_of(tmp_path: Path, kind: str, parts: Any, processor: tuple[str, Any], words: Mapping[str, int]) -> Any:
+    return og.Model(str(folder_of(tmp_path / kind, kind, parts, processor, words))).create_multimodal_processor()
+
+
 # Recordings
-
-
-def wav(samples: Any, rate: int, kind: int = 1) -> bytes:
-    """A WAV file with samples (samples, channels) as they are stored."""
-    data, width = samples.tobytes(), samples.dtype.itemsize
-    channels = samples.shape[1]
-    header = struct.pack("<HHIIHH", kind, channels, rate, rate * channels * width, channels * width, 8 * width)
-    chunks = b"fmt " + struct.pack("<I", len(header)) + header + b"junk\x01\0\0\0a\0data" + struct.pack("<I", len(data))
-    content: bytes = b"RIFF" + struct.pack("<I", len(chunks) + len(data) + 4) + b"WAVE" + chunks + data
-    return content
-
-
-def tone(rate: int, seconds: float = 0.2) -> Any:
-    return 0.5 * np.sin(2 * np.pi * 440 * np.arange(int(rate * seconds)) / rate)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "scale", "zero", "kind"),
-    [("u1", 127, 127.5, 1), ("<i2", 2**15, 0, 1), ("<i4", 2**31, 0, 1), ("<f4", 1, 0, 3), ("<f8", 1, 0, 3)],
-)
-def test_samples_of_wav_files_are_floats(dtype: str, scale: float, zero: float, kind: int) -> None:
-    stored = (tone(16000)[:, None] * scale + zero).astype(dtype)
-    samples = decode_sound(wav(stored, 16000, kind), {})
-    np.testing.assert_allclose(samples, tone(16000), rtol=0, atol=0.01 if dtype == "u1" else 4e-5)
-
-
-def test_samples_of_24_bits_are_read() -> None:
-    numbers = (tone(16000) * 2**23).astype("<i4")
-    stored = numbers.view(np.uint8).reshape(-1, 4)[:, :3]
-    header = bytearray(wav(np.ascontiguousarray(stored), 16000))
-    header[20 + 2 : 20 + 16] = struct.pack("<HIIHH", 1, 16000, 48000, 3, 24)
-    np.testing.assert_allclose(decode_sound(bytes(header), {}), tone(16000), rtol=0, atol=1e-6)
-
-
-def test_two_channels_become_one_at_16_kilohertz() -> None:
-    stereo = np.stack([tone(48000), np.zeros(9600)], 1).astype("<f4")
-    samples = decode_sound(wav(stereo, 48000, 3), {})
-    assert len(samples) == 3200
-    # The filter delays, so compare the tone's spectrum.
-    peaks = [np.argmax(np.abs(np.fft.rfft(x))) for x in (samples, tone(16000))]
-    assert peaks[0] == peaks[1]
-    np.testing.assert_allclose(np.abs(samples[800:2400]).max(), 0.25, rtol=0.02)
-
-
-def test_a_low_pass_removes_what_the_lower_rate_cannot_hold() -> None:
-    high = 0.5 * np.sin(2 * np.pi * 15000 * np.arange(9600) / 48000)
-    samples = decode_sound(wav(high[:, None].astype("<f4"), 48000, 3), {})
-    assert np.abs(samples[800:2400]).max() < 0.05
-
-
-def test_only_the_samples_that_count_are_converted() -> None:
-    long = RNG.standard_normal((9600, 1)).astype("<f4") / 8
-    whole = decode_sound(wav(long, 48000, 3), {"max_samples": 0})
-    np.testing.assert_array_equal(decode_sound(wav(long, 48000, 3), {"max_samples": 900}), whole[:900])
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (
-            wav(tone(8000)[:, None].astype("<f4"), 8000, 3),
-            "audio must have at least 16000 samples in a second; got 8000",
-        ),
-        (wav(np.zeros((99, 3), "<f4"), 16000, 3), "audio must have at most two channels; got 3"),
-        (
-            wav(np.zeros((99, 1), "<i2"), 16000, 6),
-            "audio must have samples of 8 to 32 bits, or of floats; got format 6",
-        ),
-        (b"RIFF", "audio must be a WAV file with a format and samples"),
-    ],
-)
-def test_recordings_that_cannot_be_read_are_refused(content: bytes, message: str) -> None:
-    with refuses(message):
-        decode_sound(content, {})
-
-
-def test_other_files_need_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "soundfile", None)
-    with refuses(
-        "audio must be a WAV file; got a file that begins with b'fLaC' (convert it, or pip install soundfile)"
-    ):
-        decode_sound(b"fLaC....", {})
-
-
-@pytest.mark.parametrize(
-    ("header", "start", "frame"), [(b"\xff\xfb\x90\x00", 36, 1152), (b"\xff\xf3\x90\xc0", 13, 576), (b"fLaC", 0, None)]
-)
-def test_silence_of_mp3_files_is_kept(header: bytes, start: int, frame: int | None) -> None:
-    sizes = {1: 4, 4: 100}  # of the optional parts of the tag
-    tag = b"Info\0\0\0" + bytes([sum(sizes)]) + bytes(sum(sizes.values()) + 21) + bytes([576 >> 4, (576 & 15) << 4, 0])
-    content = header.ljust(start, b"\0") + tag + bytes(99)
-    assert silence_of_mp3(content) == (0 if frame is None else frame + 576 + 529)
-    assert silence_of_mp3(content.replace(b"Info", b"none")) == 0
-
-
-SIZES: dict[str, Any] = {"n_fft": 400, "hop_length": 160, "frame_length": 400}
-
-
-def test_log_mel_features_are_those_of_their_formula() -> None:
-    samples = RNG.standard_normal(800).astype(np.float32)
-    power = spectrum(samples, SIZES)
-    padded = np.concatenate([np.zeros(200), samples, np.zeros(200)])
-    window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(400) / 400)
-    waves = np.exp(-2j * np.pi * np.outer(np.arange(201), np.arange(400)) / 400)
-    expected = np.stack([np.abs(waves @ (padded[i : i + 400] * window)) ** 2 for i in range(0, 801, 160)], 1)
-    np.testing.assert_allclose(power, expected, rtol=1e-4, atol=1e-4)
-    features = log_mel(power, {"n_fft": 400, "hop_length": 160, "n_mel": 80, "chunk_size": 1})
-    logs = np.log10(np.maximum(mel_filters(400, 80) @ expected[:, :-1], 1e-10))
-    clipped = np.maximum(logs, logs.max() - 8) / 4 + 1
-    assert features.shape == (80, 100)
-    np.testing.assert_allclose(features[:, :5], clipped, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(features[:, 5:], (logs.max() - 8) / 4 + 1, rtol=1e-4, atol=1e-4)
-    whole = {"n_fft": 400, "n_mel": 80, "no_padding": 1, "feature_first": 0}
-    np.testing.assert_allclose(log_mel(power, whole), clipped.T, rtol=1e-4, atol=1e-4)
-
-
-def test_mel_filters_have_equal_areas() -> None:
-    filters = mel_filters(4000, 40)
-    assert filters.shape == (40, 2001)
-    np.testing.assert_allclose(filters.sum(1) * 16000 / 4000, 1, rtol=0.02)
-    peaks = np.argmax(filters, 1) * 4
-    assert (np.diff(peaks) > 0).all()
-    assert peaks[-1] < 8000
 
 
 HEARING = (
@@ -170,7 +48,7 @@ HEARING = (
         "feature_extraction": {
             "sequence": [
                 {"operation": {"type": "AudioDecoder"}},
-                {"operation": {"type": "STFTNorm", "attrs": SIZES}},
+                {"operation": {"type": "STFTNorm", "attrs": {"n_fft": 400, "hop_length": 160, "frame_length": 400}}},
                 {
                     "operation": {
                         "type": "LogMelSpectrum",
@@ -185,7 +63,7 @@ HEARING = (
 
 def test_recordings_and_prompts_become_inputs(tmp_path: Path) -> None:
     parts = {"encoder": {"filename": "encoder.onnx"}, "decoder": {"filename": "decoder.onnx"}}
-    folder = folder_of(tmp_path / "hearing", "whisper", parts, HEARING, ["<|start|>"])
+    folder = folder_of(tmp_path / "hearing", "whisper", parts, HEARING, {"<|start|>": 1})
     model = og.Model(str(folder))  # without the models, which the processor does not need
     processor = model.create_multimodal_processor()
     recording = wav(tone(16000)[:, None].astype("<f4"), 16000, 3)
@@ -226,102 +104,14 @@ def test_files_are_checked(call: Callable[[], Any], message: str) -> None:
 # Images
 
 
-def png(pixels: Any) -> bytes:
-    image = pytest.importorskip("PIL.Image")
-    buffer = io.BytesIO()
-    image.fromarray(pixels).save(buffer, "PNG")
-    return buffer.getvalue()
-
-
-def pixels_of(height: int, width: int, channels: int = 3) -> Any:
-    return RNG.integers(0, 256, (height, width, channels), np.uint8)
-
-
-def test_images_are_decoded_in_their_own_colors() -> None:
-    decode = IMAGE_OPERATIONS["DecodeImage"]
-    pixels = pixels_of(3, 4, 4)
-    np.testing.assert_array_equal(decode(png(pixels), {}), pixels[..., :3])
-    np.testing.assert_array_equal(decode(png(pixels[..., :3]), {"color_space": "BGR"}), pixels[..., 2::-1])
-    gray = pixels[..., 0]
-    np.testing.assert_array_equal(decode(png(gray), {}), np.repeat(gray[..., None], 3, 2))
-    deep = pixels[..., 0].astype(np.uint16) * 256 + 7
-    np.testing.assert_array_equal(decode(png(deep), {}), np.repeat(gray[..., None], 3, 2))
-    with refuses("images must be images; got"):
-        decode(b"nothing", {})
-
-
-@pytest.mark.parametrize(
-    ("height", "width", "expected"), [(30, 45, (28, 56)), (10, 12, (56, 84)), (300, 400, (140, 196))]
-)
-def test_images_are_scaled_to_whole_patches(height: int, width: int, expected: tuple[int, int]) -> None:
-    attributes = {"smart_resize": 1, "patch_size": 14, "merge_size": 2, "min_pixels": 1500, "max_pixels": 30000}
-    if (height, width) == (10, 12):
-        attributes["min_pixels"] = 3136
-    scaled = IMAGE_OPERATIONS["Resize"](pixels_of(height, width), attributes)
-    assert scaled.shape == (*expected, 3)
-
-
-def test_colors_are_scaled_and_normalized() -> None:
-    pixels = pixels_of(2, 3)
-    floats = IMAGE_OPERATIONS["Rescale"](pixels, {})
-    np.testing.assert_allclose(floats, pixels / 255, rtol=1e-6)
-    attributes = {"mean": [0.5, 0.25, 0], "std": [0.5, 2, 1]}
-    expected = (pixels / 255 - [0.5, 0.25, 0]) / [0.5, 2, 1]
-    np.testing.assert_allclose(IMAGE_OPERATIONS["Normalize"](floats, attributes), expected, rtol=1e-5, atol=1e-6)
-    swapped = IMAGE_OPERATIONS["Normalize"](floats, {**attributes, "qwen2_5_vl": 1})
-    np.testing.assert_allclose(swapped, (pixels[..., ::-1] / 255 - [0.5, 0.25, 0]) / [0.5, 2, 1], rtol=1e-5, atol=1e-6)
-
-
-def test_images_are_cropped_and_their_axes_moved() -> None:
-    pixels = pixels_of(7, 8)
-    np.testing.assert_array_equal(IMAGE_OPERATIONS["CenterCrop"](pixels, {"height": 3, "width": 4}), pixels[2:5, 2:6])
-    np.testing.assert_array_equal(IMAGE_OPERATIONS["Permute3D"](pixels, {"dims": [2, 0, 1]}), np.moveaxis(pixels, 2, 0))
-    kept, sizes = IMAGE_OPERATIONS["PixtralImageSizes"](np.moveaxis(pixels, 2, 0), {})
-    assert (kept.shape, sizes.tolist()) == ((3, 7, 8), [7, 8])
-    with refuses("images must have at least 9x3 pixels; got 8x7"):
-        IMAGE_OPERATIONS["CenterCrop"](pixels, {"height": 3, "width": 9})
-
-
-def test_patches_that_are_merged_follow_each_other() -> None:
-    size, merged = 2, 2
-    pixels = RNG.standard_normal((8, 12, 3)).astype(np.float32)
-    attributes = {"patch_size": size, "temporal_patch_size": 2, "merge_size": merged}
-    patches, grid = IMAGE_OPERATIONS["PatchImage"](pixels, attributes)
-    expected = [
-        np.stack([np.moveaxis(pixels[y : y + size, x : x + size], 2, 0)] * 2, 1).ravel()
-        for top in range(0, 8, size * merged)
-        for left in range(0, 12, size * merged)
-        for y in range(top, top + size * merged, size)
-        for x in range(left, left + size * merged, size)
-    ]
-    np.testing.assert_array_equal(patches, expected)
-    assert grid.tolist() == [1, 4, 6]
-    with refuses("images must have sides that 4 divides; got (8, 10)"):
-        IMAGE_OPERATIONS["PatchImage"](pixels[:, :10], attributes)
-
-
-@pytest.mark.parametrize(("height", "width", "tiles"), [(40, 90, (3, 5)), (90, 40, (5, 3)), (50, 50, (4, 4))])
-def test_large_images_become_tiles(height: int, width: int, tiles: tuple[int, int]) -> None:
-    color = np.array([200, 100, 50], np.uint8)
-    pixels = np.broadcast_to(color, (height, width, 3))
-    values, sizes, counts = IMAGE_OPERATIONS["Phi3ImageTransform"](pixels, {})
-    rows, columns = tiles
-    assert sizes.tolist() == [336 * rows, 336 * columns]
-    assert counts.tolist() == [(rows * columns + 1) * 144 + 1 + (rows + 1) * 12]
-    assert values.shape == (17, 3, 336, 336)
-    mean, std = np.array([0.48145466, 0.4578275, 0.40821073]), np.array([0.26862954, 0.26130258, 0.27577711])
-    middle = values[
-        1 + (rows // 2) * columns + columns // 2, :, 0 if rows % 2 == 0 else 168, 0 if columns % 2 == 0 else 168
-    ]
-    np.testing.assert_allclose(middle, (color / 255 - mean) / std, rtol=1e-4)
-    assert not values[1 + rows * columns :].any()
+# Images
 
 
 SEEING: Any = {"vision": {"filename": "vision.onnx", "spatial_merge_size": 2}}
 
 
 def transforms(*operations: tuple[str, dict[str, Any]]) -> tuple[str, Any]:
-    listed = [{"operation": {"type": name, "attrs": attributes}} for name, attributes in operations]
+    listed = [{"operation": {"name": name, "type": name, "attrs": attributes}} for name, attributes in operations]
     return "processor_config.json", {"processor": {"transforms": listed}}
 
 
@@ -330,7 +120,7 @@ PHI3 = transforms(("DecodeImage", {"color_space": "BGR"}), ("ConvertRGB", {}), (
 
 def test_places_of_images_in_prompts_have_a_token_for_each_feature(tmp_path: Path) -> None:
     processor = og.Model(
-        str(folder_of(tmp_path / "phi", "phi3v", SEEING, PHI3, ["<|end|>"]))
+        str(folder_of(tmp_path / "phi", "phi3v", SEEING, PHI3, {"<|end|>": 1}))
     ).create_multimodal_processor()
     wide, square = png(pixels_of(10, 40)), png(pixels_of(10, 10))
     inputs = processor("a<|image_2|>b<|image_1|><|end|>", images=og.Images.open_bytes(wide, square))
@@ -358,7 +148,7 @@ QWEN = transforms(
     ("Normalize", {"qwen2_5_vl": 1}),
     ("PatchImage", {"patch_size": 2, "temporal_patch_size": 2, "merge_size": 2}),
 )
-MARKS = ["<|vision_start|>", "<|image_pad|>", "<|vision_end|>"]
+MARKS = {"<|vision_start|>": 1, "<|image_pad|>": 2, "<|vision_end|>": 3}
 
 
 def test_patches_of_images_have_tokens(tmp_path: Path) -> None:
@@ -388,13 +178,232 @@ def test_patches_of_images_have_tokens(tmp_path: Path) -> None:
     ],
 )
 def test_configurations_of_processors_are_checked(processor: Any, message: str, tmp_path: Path) -> None:
-    model = og.Model(str(folder_of(tmp_path / "phi", "phi3v", SEEING, processor, [])))
+    model = og.Model(str(folder_of(tmp_path / "phi", "phi3v", SEEING, processor, {})))
     with refuses(message, RuntimeError):
         model.create_multimodal_processor()
 
 
 def test_attributes_of_operations_are_checked(tmp_path: Path) -> None:
     steps = transforms(("DecodeImage", {}), ("Permute3D", {"dims": [0]}))
-    processor = og.Model(str(folder_of(tmp_path / "phi", "phi3v", SEEING, steps, []))).create_multimodal_processor()
+    processor = og.Model(str(folder_of(tmp_path / "phi", "phi3v", SEEING, steps, {}))).create_multimodal_processor()
     with refuses("Permute3D must have all of its attributes; got axes don't match array", RuntimeError):
         processor("<|image_1|>", images=og.Images.open_bytes(png(pixels_of(4, 4))))
+
+
+GEMMA3 = transforms(
+    ("DecodeImage", {}),
+    ("Resize", {"height": 6, "width": 8}),
+    ("Rescale", {}),
+    ("Normalize", {"mean": [0.5] * 3, "std": [0.5] * 3}),
+    ("Permute3D", {"dims": [2, 0, 1]}),
+)
+
+
+def test_images_for_gemma3_have_256_tokens_each(tmp_path: Path) -> None:
+    marks = {"<start_of_image>": 1, "<image_soft_token>": 2, "<end_of_image>": 3}
+    processor = processor_of(tmp_path, "gemma3", SEEING, GEMMA3, marks)
+    images = og.Images.open_bytes(png(pixels_of(12, 16)), png(pixels_of(3, 5)))
+    inputs = processor("a<start_of_image><start_of_image>", images=images)
+    line, a = (processor(text)["input_ids"].as_numpy()[0, 0] for text in ("\n", "a"))
+    tokens = [line, line, 1, *[2] * 256, 3, line, line]
+    assert inputs["input_ids"].as_numpy().tolist() == [[a, *tokens, *tokens]]
+    assert inputs["token_type_ids"].as_numpy().sum() == 512
+    assert inputs["pixel_values"].shape() == [2, 3, 6, 8]
+    assert inputs["num_image_tokens"].as_numpy().tolist() == [256]
+    assert processor("a").keys() == ["input_ids"]
+    assert processor("", images=images)["token_type_ids"].as_numpy().sum() == 512
+    with refuses("prompt must have <start_of_image> for each of 2 images; got 0", RuntimeError):
+        processor("a", images=images)
+
+
+MISTRAL3 = transforms(
+    ("DecodeImage", {}),
+    ("Resize", {"smart_resize": 1, "patch_size": 2, "merge_size": 2, "min_pixels": 16, "max_pixels": 400}),
+    ("Rescale", {}),
+    ("Permute3D", {"dims": [2, 0, 1]}),
+    ("PixtralImageSizes", {}),
+)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [
+        ("[INST][IMG]a[IMG][IMG]", [4, "wide", "a", "high"]),
+        ("[INST][IMG]a", [4, "high", "wide", "a"]),
+        ("a", ["wide", "high", "a"]),
+        ("[IMG]a[IMG]a[IMG]", ["wide", "a", "high", "a", 1]),
+    ],
+)
+def test_images_for_mistral3_have_a_token_for_each_square(prompt: str, expected: list[Any], tmp_path: Path) -> None:
+    vision = {"vision": {"filename": "vision.onnx", "patch_size": 2, "spatial_merge_size": 2}}
+    marks = {"[IMG]": 1, "[IMG_BREAK]": 2, "[IMG_END]": 3, "[INST]": 4}
+    processor = processor_of(tmp_path, "mistral3", vision, MISTRAL3, marks)
+    inputs = processor(prompt, images=og.Images.open_bytes(png(pixels_of(4, 12)), png(pixels_of(8, 4))))
+    places = {"wide": [1, 1, 1, 3], "high": [1, 2, 1, 3], "a": processor("a")["input_ids"].as_numpy()[0].tolist()}
+    tokens = [token for part in expected for token in places.get(part, [part])]
+    assert inputs["input_ids"].as_numpy().tolist() == [tokens]
+    assert inputs["image_sizes"].as_numpy().tolist() == [[4, 12], [8, 4]]
+    assert inputs["num_image_tokens"].as_numpy().tolist() == [5]
+    pixels = inputs["pixel_values"].as_numpy()
+    assert pixels.shape == (2, 3, 8, 12)
+    assert not pixels[0, :, 4:].any()
+    assert not pixels[1, :, :, 4:].any()
+
+
+def test_images_for_mistral3_must_have_whole_squares(tmp_path: Path) -> None:
+    processor = processor_of(tmp_path, "mistral3", SEEING, MISTRAL3, {"[IMG]": 1, "[IMG_BREAK]": 2, "[IMG_END]": 3})
+    with refuses("images must have sides that 28 divides; got [[4, 12]]", RuntimeError):
+        processor("[IMG]", images=og.Images.open_bytes(png(pixels_of(4, 12))))
+    assert processor("a")["num_image_tokens"].as_numpy().tolist() == [0]
+
+
+VIDEO: Any = (("DecodeImage", {}), ("Resize", {"height": 6, "width": 8}), ("Rescale", {}))
+
+
+@pytest.mark.parametrize("end", [(), (("Permute3D", {"dims": [2, 0, 1]}),)])
+def test_frames_of_videos_have_the_same_number_of_tokens(end: Any, tmp_path: Path) -> None:
+    vision = {"vision": {"filename": "vision.onnx", "num_visual_tokens": 2}}
+    processor = processor_of(tmp_path, "videochat_flash_qwen", vision, transforms(*VIDEO, *end), MARKS)
+    images = og.Images.open_bytes(png(pixels_of(12, 16)), png(pixels_of(3, 5)))
+    inputs = processor("<|vision_start|><|vision_end|><|vision_start|>", images=images)
+    assert inputs["input_ids"].as_numpy().tolist() == [[1, 2, 2, 3] * 2]
+    assert inputs["pixel_values"].shape() == [1, 2, 3, 6, 8]
+    assert inputs["image_grid_thw"].as_numpy().tolist() == [[1, 6, 8]] * 2
+    assert inputs["num_image_tokens"].as_numpy().tolist() == [4]
+    assert processor("<|vision_start|>")["input_ids"].as_numpy().tolist() == [[1]]
+
+
+def test_videos_need_a_number_of_tokens(tmp_path: Path) -> None:
+    with refuses("num_visual_tokens must be positive; got 0", RuntimeError):
+        processor_of(tmp_path, "videochat_flash_qwen", SEEING, transforms(*VIDEO), MARKS)
+
+
+# Images and recordings
+
+
+def with_hearing(folder: Path, operations: tuple[str, Any]) -> None:
+    """Adds a configuration for recordings to a folder."""
+    path = folder / "genai_config.json"
+    content = json.loads(path.read_text())
+    content["model"]["speech"] = {"filename": "speech.onnx"}
+    path.write_text(json.dumps(content))
+    sequence = operations[1]["processor"]["transforms"]
+    (folder / "audio_processor_config.json").write_text(json.dumps({"feature_extraction": {"sequence": sequence}}))
+
+
+RECORDING = wav(tone(16000)[:, None].astype("<f4"), 16000, 3)
+PHI4 = transforms(
+    ("DecodeImage", {}),
+    ("Phi4VisionDynamicPreprocess", {"dyhd_base_resolution": 28}),
+    ("Rescale", {}),
+    ("Phi4VisionProcessor", {"dyhd_base_resolution": 28}),
+)
+PHI4[1]["processor"]["transforms"][2]["operation"]["inputs"] = [":0"]
+PHI4[1]["processor"]["transforms"][3]["operation"]["inputs"] = [":0", "Phi4VisionDynamicPreprocess:1"]
+PHI4_HEARING = transforms(
+    ("AudioDecoderEx", {"target_sample_rates": [8000, 16000]}),
+    (
+        "Phi4AudioEmbed",
+        {
+            "stft_normal/n_fft": 512,
+            "stft_normal/frame_length": 400,
+            "stft_normal/hop_length": 160,
+            "logmel/n_fft": 512,
+            "logmel/n_mel": 8,
+        },
+    ),
+)
+
+
+def test_images_and_recordings_for_phi4_have_tokens(tmp_path: Path) -> None:
+    marks = {"<|endoftext10|>": 200010, "<|endoftext11|>": 200011}
+    folder = folder_of(tmp_path / "phi4", "phi4mm", SEEING, PHI4, marks)
+    images, audios = og.Images.open_bytes(png(pixels_of(28, 28)), png(pixels_of(28, 56))), og.Audios
+    silent = og.Model(str(folder)).create_multimodal_processor()
+    with refuses("audios must be without recordings (genai_config.json has no model for speech)", RuntimeError):
+        silent("<|audio_1|>", audios=audios.open_bytes(RECORDING))
+    with_hearing(folder, PHI4_HEARING)
+    processor = og.Model(str(folder)).create_multimodal_processor()
+    inputs = processor("<|audio_1|><|image_1|><|image_2|>", images=images, audios=audios.open_bytes(RECORDING))
+    assert inputs["num_image_tokens"].as_numpy().tolist() == [[275], [276]]
+    assert inputs["input_ids"].as_numpy().tolist() == [[*[200011] * 3, *[200010] * 551]]
+    assert inputs["audio_sizes"].as_numpy().tolist() == [3]
+    assert inputs["audio_embeds"].shape() == [1, 18, 8]
+    assert inputs["audio_attention_mask"].as_numpy().tolist() == [[True] * 18]
+    assert inputs["audio_projection_mode"].as_numpy().tolist() == [3]
+    assert inputs["image_sizes"].as_numpy().tolist() == [[28, 28], [28, 56]]
+    assert inputs["pixel_values"].shape() == [2, 3, 3, 28, 28]
+    assert not inputs["pixel_values"].as_numpy()[0, 2].any()
+    np.testing.assert_array_equal(inputs["image_attention_mask"].as_numpy(), np.ones((2, 3, 2, 2), np.float32))
+    assert processor("a")["audio_projection_mode"].as_numpy().tolist() == [0]
+    with refuses("prompt must have <|image_1|> for each of 2 images; got 1", RuntimeError):
+        processor("<|image_7|>", images=images)
+    with refuses("prompt must have <|audio_1|> for each of 0 recordings; got 1", RuntimeError):
+        processor("<|audio_1|>")
+
+
+GEMMA4 = transforms(
+    ("DecodeImage", {}), ("Gemma4ImageTransform", {"patch_size": 2, "max_soft_tokens": 4, "pooling_kernel_size": 3})
+)
+GEMMA4_HEARING = transforms(("AudioDecoder", {}), ("Gemma4LogMel", {"feature_size": 8}))
+
+
+@pytest.fixture
+def gemma4(tmp_path: Path) -> Any:
+    words = ("<|image>", "<|image|>", "<image|>", "<|audio>", "<|audio|>", "<audio|>", "\n\n")
+    marks = {word: i + 1 for i, word in enumerate(words)}
+    folder = folder_of(tmp_path / "gemma4", "gemma4", SEEING, GEMMA4, marks)
+    with_hearing(folder, GEMMA4_HEARING)
+    return og.Model(str(folder)).create_multimodal_processor()
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [("a<|image><|image>", ["a", 0, 1]), ("<|image|>a<|image|>", [0, "a", 1]), ("a", [0, " ", 1, " ", "a"])],
+)
+def test_images_for_gemma4_have_as_many_tokens_as_fit(prompt: str, expected: list[Any], gemma4: Any) -> None:
+    inputs = gemma4(prompt, images=og.Images.open_bytes(png(pixels_of(20, 20)), png(pixels_of(20, 65))))
+    letters = {text: gemma4(text)["input_ids"].as_numpy()[0].tolist() for text in ("a", " ")}
+    places = [[7, 1, *[2] * count, 3, 7] for count in (4, 3)]
+    tokens = [token for part in expected for token in (letters[part] if isinstance(part, str) else places[part])]
+    assert inputs["input_ids"].as_numpy().tolist() == [tokens]
+    assert inputs["token_type_ids"].as_numpy().sum() == 7
+    assert inputs["num_image_tokens"].as_numpy().tolist() == [4, 3]
+    assert inputs["pixel_values"].shape() == [2, 36, 12]
+    assert inputs["pixel_position_ids"].as_numpy()[1, 26:28].tolist() == [[8, 2], [-1, -1]]
+
+
+@pytest.mark.parametrize("prompt", ["<|audio|>a", "<|audio>a", "a"])
+def test_recordings_for_gemma4_have_a_token_for_four_frames(prompt: str, gemma4: Any) -> None:
+    inputs = gemma4(prompt, audios=og.Audios.open_bytes(RECORDING))
+    a = gemma4("a")["input_ids"].as_numpy()[0].tolist()
+    assert inputs["audio_embeds"].shape() == [1, 19, 8]
+    assert inputs["audio_attention_mask"].as_numpy().all()
+    assert inputs["audio_sizes"].as_numpy().tolist() == [5]
+    assert inputs["input_ids"].as_numpy().tolist() == [[7, 4, *[5] * 5, 6, 7, *a]]
+
+
+def test_prompts_for_gemma4_are_checked(gemma4: Any) -> None:
+    assert gemma4("a").keys() == ["input_ids"]
+    images, audios = og.Images.open_bytes(png(pixels_of(9, 9))), og.Audios.open_bytes(RECORDING)
+    with refuses("prompt must have <|image> for each of 1 images; got 2", RuntimeError):
+        gemma4("<|image><|image>", images=images)
+    with refuses("prompt must have one <|audio|>; got 2", RuntimeError):
+        gemma4("<|audio|><|audio|>", audios=audios)
+    with refuses("audios must be one recording; got 2", RuntimeError):
+        gemma4("a", audios=og.Audios.open_bytes(RECORDING, RECORDING))
+
+
+def test_operations_can_name_only_results_before_them(tmp_path: Path) -> None:
+    steps = transforms(("DecodeImage", {}), ("Rescale", {}))
+    steps[1]["processor"]["transforms"][1]["operation"]["inputs"] = ["Resize:0"]
+    processor = processor_of(tmp_path, "gemma3", SEEING, steps, {"<start_of_image>": 1})
+    with refuses("inputs must be results of the operations before; got 'Resize:0'", RuntimeError):
+        processor("<start_of_image>", images=og.Images.open_bytes(png(pixels_of(4, 4))))
+
+
+def test_what_lies_between_two_halves_becomes_the_larger() -> None:
+    step = 2.0**-10
+    numbers = np.array([1 + step / 2, -1 - step / 2, 1 + step * 0.49, 1 + step * 1.5], np.float32)
+    expected = np.array([1 + step, -1 - step, 1, 1 + 2 * step], np.float16)
+    np.testing.assert_array_equal(to_type(numbers, np.float16), expected)

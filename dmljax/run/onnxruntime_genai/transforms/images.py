@@ -1,17 +1,19 @@
 """The transforms of images in a folder's configuration, as GenAI computes them."""
 
 import io
+import struct
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from dmljax.errors import InvalidDesc, Problem, require
+from dmljax.errors import DmlError, InvalidDesc, Problem, Unsupported, require
 from dmljax.foundation.files import import_pillow
+from dmljax.run.onnxruntime_genai.transforms.jpeg import decode_sampled_colors
 from dmljax.text import reason_of, show
 
 _MEAN, _STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)  # CLIP's
-_FILTERS = {"NEAREST": "NEAREST", "LINEAR": "BILINEAR", "CUBIC": "BICUBIC", "LANCZOS": "LANCZOS"}
+_FILTERS = {"LINEAR": "BILINEAR", "CUBIC": "BICUBIC", "LANCZOS": "LANCZOS"}
 _MOST_RATIO = 200  # of an image's sides
 
 
@@ -19,15 +21,26 @@ def decode_image(content: bytes, attributes: Mapping[str, Any]) -> Any:
     """The pixels (height, width, 3) of an image as bytes; what is transparent shows its color."""
     module = import_pillow()
     try:
-        with module.open(io.BytesIO(content)) as image:
-            if image.mode.startswith("I;16"):  # of 16 bits, the upper 8 count
-                pixels = np.repeat((np.asarray(image) >> 8).astype(np.uint8)[..., None], 3, axis=2)
-            else:
-                pixels = np.asarray(image.convert("RGBA") if image.mode == "P" else image)
-                pixels = pixels[..., :3] if image.mode in ("P", "RGBA") else np.asarray(image.convert("RGB"))
-    except (OSError, ValueError, SyntaxError, module.DecompressionBombError) as error:  # all that decoders raise
+        pixels = decode_sampled_colors(content)
+        if pixels is None:
+            with module.open(io.BytesIO(content)) as image:
+                if image.mode == "CMYK":
+                    rule, remedy = "must have three colors", "convert them to red, green and blue"
+                    raise Unsupported(Problem("images", rule, image.mode, remedy=remedy))
+                pixels = _pixels_of(image)
+    except (OSError, ValueError, SyntaxError, LookupError, struct.error, module.DecompressionBombError) as error:
+        if isinstance(error, DmlError):
+            raise
         raise InvalidDesc(Problem("images", "must be images", reason_of(error))) from None
     return pixels[..., ::-1] if str(attributes.get("color_space", "RGB")).upper() == "BGR" else pixels
+
+
+def _pixels_of(image: Any) -> Any:
+    if image.mode.startswith("I;16"):  # of 16 bits, the upper 8 count
+        return np.repeat((np.asarray(image) >> 8).astype(np.uint8)[..., None], 3, axis=2)
+    if image.mode in ("P", "RGBA"):
+        return np.asarray(image.convert("RGBA"))[..., :3]
+    return np.asarray(image.convert("RGB"))
 
 
 def swap_colors(pixels: Any, attributes: Mapping[str, Any]) -> Any:
@@ -43,13 +56,15 @@ def resize(pixels: Any, attributes: Mapping[str, Any]) -> Any:
         height, width = (int(attributes.get(name, 256)) for name in ("height", "width"))
     interpolation = attributes.get("interpolation", "CUBIC")
     require("interpolation", interpolation in _FILTERS, f"must be one of {', '.join(_FILTERS)}", show(interpolation))
-    return _resample(pixels, height, width, _FILTERS[interpolation])
+    return resample(pixels, height, width, _FILTERS[interpolation])
 
 
-def _resample(pixels: Any, height: int, width: int, name: str) -> Any:
+def resample(pixels: Any, height: int, width: int, name: str) -> Any:
+    """The pixels in another size by one of Pillow's filters."""
     module = import_pillow()
-    image = module.fromarray(np.ascontiguousarray(pixels))
-    return np.asarray(image.resize((width, height), getattr(module.Resampling, name)))
+    image, method = module.fromarray(np.ascontiguousarray(pixels)), getattr(module.Resampling, name)
+    wide = image.resize((width, image.height), method)  # rows first; newer versions of Pillow may begin with columns
+    return np.asarray(wide.resize((width, height), method))
 
 
 def _size_of_patches(height: int, width: int, attributes: Mapping[str, Any]) -> tuple[int, int]:
@@ -117,49 +132,3 @@ _PATCHES = (("patch_size", 14), ("temporal_patch_size", 2), ("merge_size", 2))
 def with_sizes(pixels: Any, attributes: Mapping[str, Any]) -> tuple[Any, Any]:
     """The pixels (3, height, width) as they are, and their height and width."""
     return pixels, np.array(pixels.shape[1:])
-
-
-def tile_for_phi3(pixels: Any, attributes: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    """A small image and up to 16 tiles of a large one, its height and width, and the number of their tokens."""
-    large = _fill_tiles(_enlarge(pixels))
-    height, width = large.shape[:2]
-    rows, columns = height // _TILE, width // _TILE
-    colors = np.moveaxis(normalize(large.astype(np.float32) / np.float32(255), {}), 2, 0)
-    small = np.stack([_resample(color, _TILE, _TILE, "BICUBIC") for color in colors])
-    tiles = colors.reshape(3, rows, _TILE, columns, _TILE).transpose(1, 3, 0, 2, 4).reshape(-1, 3, _TILE, _TILE)
-    empty = np.zeros((_MOST_TILES - len(tiles), *tiles.shape[1:]), np.float32)
-    count = (rows * columns + 1) * 144 + 1 + (rows + 1) * 12
-    return np.concatenate([small[None], tiles, empty]), np.array([height, width]), np.array([count])
-
-
-_TILE, _MOST_TILES = 336, 16
-
-
-def _enlarge(pixels: Any) -> Any:
-    """An image scaled so that its longer side is as many tiles as its shorter side leaves room for."""
-    height, width = pixels.shape[:2]
-    ratio = max(height, width) / min(height, width)
-    tiles = max(count for count in range(1, _MOST_TILES + 1) if count * np.ceil(count / ratio) <= _MOST_TILES)
-    longer = tiles * _TILE
-    sides = (longer, int(longer / ratio))
-    return _resample(pixels, *(sides if width < height else sides[::-1]), "BILINEAR")
-
-
-def _fill_tiles(pixels: Any) -> Any:
-    """An image with white at both ends of its shorter side, so that tiles divide it."""
-    missing = [-side % _TILE for side in pixels.shape[:2]]
-    return np.pad(pixels, [(count // 2, count - count // 2) for count in missing] + [(0, 0)], constant_values=255)
-
-
-IMAGE_OPERATIONS = {
-    "DecodeImage": decode_image,
-    "ConvertRGB": swap_colors,
-    "Resize": resize,
-    "Rescale": rescale,
-    "Normalize": normalize,
-    "CenterCrop": crop_center,
-    "Permute3D": permute,
-    "PatchImage": patch,
-    "PixtralImageSizes": with_sizes,
-    "Phi3ImageTransform": tile_for_phi3,
-}

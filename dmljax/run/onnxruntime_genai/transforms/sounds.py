@@ -1,4 +1,4 @@
-"""Samples of recordings and their log-mel features, as GenAI computes them."""
+"""Samples of recordings, as GenAI computes them."""
 
 import io
 import struct
@@ -15,11 +15,13 @@ _MOST_SAMPLES = 480_000
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE  # the formats of a WAV file
 
 
-# Samples
-
-
 def decode_sound(content: bytes, attributes: Mapping[str, Any]) -> Any:
     """The samples of a recording as float32, in one channel at the rate that the configuration has."""
+    return decode_sound_and_rate(content, attributes)[0]
+
+
+def decode_sound_and_rate(content: bytes, attributes: Mapping[str, Any]) -> tuple[Any, int]:
+    """The samples of a recording as float32 in one channel, and their rate, of those that the configuration has."""
     samples, rate = _wav(content) if content[:4] == b"RIFF" else _other_sound(content)
     if attributes.get("stereo_to_mono", 1) and samples.shape[1] > 1:
         if samples.shape[1] > 2:
@@ -30,9 +32,9 @@ def decode_sound(content: bytes, attributes: Mapping[str, Any]) -> Any:
     lower = max(number for number in wanted if number <= rate)
     most = attributes.get("max_samples", _MOST_SAMPLES) or len(samples)
     if lower == rate:
-        return samples[:most, 0]
+        return samples[:most, 0], lower
     needed = int(most * rate / lower) + _reach(rate, lower) + 2
-    return _downsample(samples[:needed, 0], rate, lower)[:most]
+    return _downsample(samples[:needed, 0], rate, lower)[:most], lower
 
 
 def _wav(content: bytes) -> tuple[Any, int]:
@@ -164,56 +166,3 @@ def _butterworth(cutoff: float) -> tuple[Any, Any]:
         numerator = np.convolve(numerator, warped**2 * np.array([1.0, 2.0, 1.0]) / section[0])
         denominator = np.convolve(denominator, section / section[0])
     return numerator, denominator
-
-
-# Features
-
-
-def spectrum(samples: Any, attributes: Mapping[str, Any]) -> Any:
-    """The squared magnitudes (frequencies, frames) of the samples, with silence at both ends, under a window."""
-    size, hop = attributes["n_fft"], attributes["hop_length"]
-    length = attributes.get("frame_length", size)
-    require("n_fft", length == size, "must be frame_length", size)
-    window = np.asarray(attributes["hann_win"], np.float32) if "hann_win" in attributes else _window(length, attributes)
-    require("audio", len(samples) >= hop, f"must have at least {hop} samples", len(samples))
-    frames = np.lib.stride_tricks.sliding_window_view(np.pad(samples, size // 2), size)[::hop]
-    result: Any = np.abs(np.fft.rfft(frames * window)) ** 2
-    return result.T.astype(np.float32)
-
-
-def _window(length: int, attributes: Mapping[str, Any]) -> Any:
-    kind = attributes.get("win_fn", "hann")
-    require("win_fn", kind in ("hann", "hamming"), "must be hann or hamming", show(kind))
-    if kind == "hamming":
-        return np.hamming(length).astype(np.float32)
-    return (np.sin(np.pi * np.arange(length) / length) ** 2).astype(np.float32)
-
-
-def log_mel(power: Any, attributes: Mapping[str, Any]) -> Any:
-    """The log-mel features (mel bins, frames) of a spectrum, padded or cut to the frames of a chunk."""
-    filters = mel_filters(attributes["n_fft"], attributes["n_mel"])
-    mel = filters @ power[: filters.shape[1], :-1]
-    logs = np.log10(np.maximum(mel, np.float32(1e-10)))
-    lowest = logs.max() - np.float32(8)
-    features = (np.maximum(logs, lowest) + np.float32(4)) / np.float32(4)
-    if attributes.get("no_padding"):
-        return features if attributes.get("feature_first", 1) else np.ascontiguousarray(features.T)
-    frames = _RATE * attributes["chunk_size"] // attributes["hop_length"]
-    padded = np.full((len(features), frames), (lowest + np.float32(4)) / np.float32(4), np.float32)
-    padded[:, : min(frames, features.shape[1])] = features[:, :frames]
-    return padded
-
-
-def mel_filters(size: int, bins: int) -> Any:
-    """Slaney's filters (mel bins, frequencies): triangles of equal area, linear below 1000 Hz and logarithmic above."""
-    frequencies = np.arange(size // 2 + 1) * _RATE / size
-    mels = np.linspace(0, 45.245640471924965, bins + 2)
-    centers = np.where(mels < 15, mels * 200 / 3, 1000 * np.exp(np.log(6.4) / 27 * (mels - 15)))
-    left, right = np.diff(centers)[:-1, None], np.diff(centers)[1:, None]
-    rising = (frequencies - centers[:-2, None]) / left
-    falling = (centers[2:, None] - frequencies) / right
-    filters: Any = np.maximum(0, np.minimum(rising, falling)) * (2 / (centers[2:] - centers[:-2]))[:, None]
-    return filters.astype(np.float32)
-
-
-SOUND_OPERATIONS = {"AudioDecoder": decode_sound, "STFTNorm": spectrum, "LogMelSpectrum": log_mel}
