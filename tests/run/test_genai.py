@@ -181,7 +181,7 @@ def test_what_is_not_supported_says_so(model: Any, folder: Path, tmp_path: Path)
         og.GeneratorParams(model).set_guidance("lark_grammar", "start: TEXT")
     with refuses("set_inputs: not supported for models that read only texts (append_tokens reads", RuntimeError):
         generator_of(model).set_inputs(og.NamedTensors())
-    with refuses("model.type must be one of whisper, phi3v, qwen2_5_vl", RuntimeError):
+    with refuses("model.type must be one of whisper, phi3v, phi4mm", RuntimeError):
         model.create_multimodal_processor()
     shutil.copytree(folder, tmp_path / "paged")
     content = json.loads((folder / "genai_config.json").read_text())

@@ -386,7 +386,7 @@ def test_recordings_for_gemma4_have_a_token_for_four_frames(prompt: str, gemma4:
 def test_prompts_for_gemma4_are_checked(gemma4: Any) -> None:
     assert gemma4("a").keys() == ["input_ids"]
     images, audios = og.Images.open_bytes(png(pixels_of(9, 9))), og.Audios.open_bytes(RECORDING)
-    with refuses("prompt must have <|image> for each of 1 images; got 2", RuntimeError):
+    with refuses("prompt must have <|image> for each of 1 image; got 2", RuntimeError):
         gemma4("<|image><|image>", images=images)
     with refuses("prompt must have one <|audio|>; got 2", RuntimeError):
         gemma4("<|audio|><|audio|>", audios=audios)

@@ -22,7 +22,14 @@ from dmljax.foundation.programs.compiling import Program
 from dmljax.foundation.programs.progress import listen, report
 from dmljax.foundation.programs.store import digest_of
 from dmljax.onnx.graph.graph import TensorType
-from dmljax.onnx.language.parts import DECODER, ROLES, FolderModels, require_appending_attention, types_of_inputs
+from dmljax.onnx.language.parts import (
+    DECODER,
+    ROLES,
+    FolderModels,
+    require_appending_attention,
+    types_of_inputs,
+    zero_inputs,
+)
 from dmljax.onnx.language.sampling import Sampling, Search, choose_tokens, numbers_of, sampling_of
 from dmljax.onnx.language.settings import Settings
 from dmljax.onnx.language.state import (
@@ -84,6 +91,7 @@ class Decoder:
     batch_axes: Mapping[str, int]  # of states, which each token changes; other caches are keys and values
     stacked: frozenset[str]  # the caches that have a layer's keys and values in one array
     tables: Tables | None  # of rotary angles, if there are others for long sequences
+    zeros: Mapping[str, Any]  # inputs that are always 0
     position_streams: tuple[Any, ...]  # the sizes of positions in time, height and width
 
     @cached_property
@@ -241,7 +249,7 @@ class Decoder:
             else values[role].astype(jax.dtypes.canonicalize_dtype(tensor.dtype))
             for role, tensor in self.roles.items()
         }
-        inputs |= caches
+        inputs |= {**caches, **self.zeros}
         decoder_weights = self.models.weights_of(DECODER, weights)
         if new.counts is None:
             outputs = self.graph_function(decoder_weights, inputs)
@@ -395,6 +403,7 @@ def decoder_of(settings: Settings, models: FolderModels) -> Decoder:
         batch_axes=batch_axes,
         stacked=stacked,
         tables=tables,
+        zeros=zero_inputs(types),
         position_streams=sizes[:-2] if sizes else (),
     )
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside
@@ -228,6 +229,8 @@ def problems_between(settings: Settings, by_part: Mapping[str, Model]) -> Iterat
     supplied = {
         DECODER: [*(settings.names[role] for role in roles_of_decoder), *settings.caches(decoder), *cross_caches]
     }
+    if not settings.translates:
+        supplied[DECODER] += zero_inputs(decoder)
     for part, roles in ((ENCODER, [role for _, _, role in of_encoder]), ("embedding", ["input_ids", "image_features"])):
         if part in by_part:
             supplied[part] = [settings.others[part].names[role] for role in roles]
@@ -236,6 +239,15 @@ def problems_between(settings: Settings, by_part: Mapping[str, Model]) -> Iterat
             if tensor.name not in names:
                 rule, remedy = "not supported as an input", f"known are {join_words(names)}"
                 yield Problem((settings.files[part].name, tensor.name), rule, tensor, remedy=remedy)
+
+
+def zero_inputs(inputs: Mapping[str, TensorType]) -> dict[str, Any]:
+    """The inputs that say how many tokens have logits, which are 0 for all; PyTorch may name them by an operator."""
+    return {
+        name: np.zeros([1] * len(tensor.sizes or ()), tensor.dtype)
+        for name, tensor in inputs.items()
+        if name == "num_logits_to_keep" or name.startswith("onnx::Neg_")
+    }
 
 
 def problems_of_names(

@@ -138,6 +138,7 @@ def translation_decoder_of(settings: Settings, models: FolderModels) -> Translat
         batch_axes={states: _BATCH_AXIS},
         stacked=frozenset(),
         tables=None,
+        zeros={},
         position_streams=(),
     )
 

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ import onnx
 import pytest
 from helpers import FULL, GATE, assert_same_bits, few_of, mesh_of, refuses
 from jax.sharding import AxisType, PartitionSpec as P
-from onnx import numpy_helper, parser
+from onnx import TensorProto, helper, numpy_helper, parser
 from small_language_models import (
     CONFIGURATION,
     CONTEXT,
@@ -627,6 +628,24 @@ def test_a_model_with_fewer_layers_generates(tmp_path: Path) -> None:
     short = language_model(write_folder(tmp_path, layers=3)).with_layers(2)
     assert (short.settings.layers, short.equal_layers) == (2, 2)
     assert len(short.generate(PROMPT, max_length=12, min_length=12)) == 12
+
+
+@pytest.mark.parametrize("name", ["num_logits_to_keep", "onnx::Neg_67"])
+def test_a_number_of_logits_to_keep_is_0(name: str, folder: Path, tmp_path: Path, model: LanguageModel) -> None:
+    shutil.copytree(folder, tmp_path / "kept")
+    proto = language_proto()
+    nodes = proto.graph.node
+    place = next(i for i, node in enumerate(nodes) if "logits" in node.output)
+    rows, nodes[place].input[0] = nodes[place].input[0], "kept"
+    nodes.insert(place, helper.make_node("Slice", [rows, "start", "limit", "places"], ["kept"]))
+    nodes.insert(place, helper.make_node("Neg", [name], ["start"]))
+    for constant, value in (("limit", 2**40), ("places", 1)):
+        proto.graph.initializer.append(numpy_helper.from_array(np.array([value]), constant))
+    proto.graph.input.append(helper.make_tensor_value_info(name, TensorProto.INT64, [1]))
+    onnx.save(proto, tmp_path / "kept" / "model.onnx")
+    kept = language_model(tmp_path / "kept")
+    assert kept.generate(PROMPT, max_length=12) == model.generate(PROMPT, max_length=12)
+    np.testing.assert_array_equal(kept.logits(PROMPT), model.logits(PROMPT))
 
 
 # Bad input
