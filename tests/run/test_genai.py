@@ -1,8 +1,10 @@
 """Requests of GenAI programs besides the next token: outputs, logs, named tensors, translations and refusals."""
 
+import contextlib
 import json
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 from helpers import GATE, refuses
 from small_folders import images_of, write_hearing_folder, write_seeing_folder
-from small_language_models import VOCABULARY, write_folder
+from small_language_models import VOCABULARY, write_folder, write_tokenizer
 from small_older_folders import stacked_outputs, translate, write_stacked_folder, write_translating_folder
 
 import dmljax.run.onnxruntime_genai as og
@@ -267,3 +269,45 @@ def test_generators_read_images_again_after_a_rewind(tmp_path: Path) -> None:
     generator.rewind_to(4)
     generator.generate_next_token()
     assert generator.get_next_tokens().tolist() == tokens[:1]
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("read", "reason"),
+    [
+        (lambda: og.Adapters, "merge them into the model's weights"),
+        (lambda: og.TurnOptions, "it belongs to the Engine"),
+        (lambda: og.Generator.set_active_adapter, "merge adapters into the model's weights"),
+        (lambda: og.GeneratorParams.set_speculative_options, "tokens are not drafted"),
+        (lambda: og.Model.create_streaming_processor, "models that hear speech as it comes are not supported"),
+        (lambda: og.Tensor(np.zeros(1)).data, "as_numpy gives the array"),
+    ],
+)
+def test_names_that_are_absent_say_why(read: Callable[[], Any], reason: str) -> None:
+    with pytest.raises(AttributeError, match=re.escape(reason)):
+        read()
+
+
+def test_programs_may_name_the_first_device_of_all() -> None:
+    assert og.get_current_gpu_device_id() == 0
+    og.set_current_gpu_device_id(0)
+    with refuses("device_id must be 0; got 1", RuntimeError):
+        og.set_current_gpu_device_id(1)
+
+
+@pytest.mark.parametrize(("kind", "known"), [("qwen3", 4), ("phi3", 2), ("llama", 1)])
+def test_tokens_of_tools_and_reasoning_are_known(kind: str, known: int, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "model")
+    write_tokenizer(folder)
+    config = og.Config(str(folder))
+    config.overlay(json.dumps({"model": {"type": kind, "eot_token_id": 7}}))
+    tokenizer = og.Tokenizer(og.Model(config))
+    assert tokenizer.eot_token_id == 7
+    tokens = []
+    for name in ("bot_token_id", "eot_token_id", "bor_token_id", "eor_token_id"):
+        with contextlib.suppress(RuntimeError):
+            tokens.append(getattr(tokenizer, name))
+    assert len(tokens) == known
+    assert all(isinstance(token, int) for token in tokens)

@@ -4,7 +4,11 @@ Names match ONNX Runtime GenAI's Python interface. Greedy tokens are GenAI's, ex
 otherwise. Drawn tokens follow the same distribution, with other random numbers.
 """
 
-from dmljax.run.answers import absent_from as _absent_from
+from dmljax.run.answers import (
+    absent_from as _absent_from,
+    refusing as _refusing,
+    require_first_device as _require_first_device,
+)
 from dmljax.run.onnxruntime_genai.configuration import Config as Config
 from dmljax.run.onnxruntime_genai.generation import Generator as Generator
 from dmljax.run.onnxruntime_genai.logs import set_log_callback as set_log_callback, set_log_options as set_log_options
@@ -16,10 +20,14 @@ from dmljax.run.onnxruntime_genai.texts import Tokenizer as Tokenizer, Tokenizer
 
 __version__ = "0.18.0"  # of the interface
 
+_OF_ENGINE = (
+    *("EngineCapabilities", "EngineErrorCode", "EngineEvent", "EngineEventBuffer", "EngineEventFlags"),
+    *("FinishReason", "Request", "RequestOptions", "TurnOptions", "TurnUsage"),
+)
 _REASONS = {
     "Adapters": "merge them into the model's weights",
     "Engine": "it shares pages of caches between requests; a Generator with batch_size answers several prompts at once",
-    "Request": "it belongs to the Engine; a Generator with batch_size answers several prompts at once",
+    **dict.fromkeys(_OF_ENGINE, "it belongs to the Engine; a Generator with batch_size answers several prompts"),
     "MtpGenerator": "a Generator gives the same tokens",
     "StreamingProcessor": "models that hear speech as it comes are not supported; Whisper's read a whole recording",
 }
@@ -37,6 +45,17 @@ def is_cuda_available() -> bool:
 
 
 is_openvino_available = is_qnn_available = is_webgpu_available = is_cuda_available
+
+
+def get_current_gpu_device_id() -> int:
+    """0: computes on JAX's first device."""
+    return 0
+
+
+def set_current_gpu_device_id(device_id: int) -> None:
+    """Raises unless the device is the first."""
+    with _refusing("onnxruntime_genai"):
+        _require_first_device("gpu", {"device_id": device_id})
 
 
 def register_execution_provider_library(provider_name: str, path: str) -> None:

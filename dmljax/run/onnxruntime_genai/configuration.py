@@ -16,6 +16,8 @@ LIBRARY = "onnxruntime_genai"
 class Config(Answering):
     """The configuration of a folder. JAX chooses the device, whichever providers it names."""
 
+    _REFUSED = {"from_package_ep": "packages of models are not supported; name the folder of one of its models"}
+
     def __init__(self, config_path: str) -> None:
         with refusing(LIBRARY):
             self._folder = Path(config_path)
@@ -37,6 +39,17 @@ class Config(Answering):
         """Raises if an option chooses another device than the first; other options have no effect."""
         with refusing(LIBRARY):
             require_first_device(provider, {name: value})
+
+    def set_decoder_provider_options_hardware_device_type(self, provider: str, value: str) -> None:
+        """Does nothing, because JAX chooses the device."""
+
+    def clear_decoder_provider_options_hardware_device_type(self, provider: str) -> None:
+        """Does nothing, because JAX chooses the device."""
+
+    set_decoder_provider_options_hardware_device_id = set_decoder_provider_options_hardware_device_type
+    set_decoder_provider_options_hardware_vendor_id = set_decoder_provider_options_hardware_device_type
+    clear_decoder_provider_options_hardware_device_id = clear_decoder_provider_options_hardware_device_type
+    clear_decoder_provider_options_hardware_vendor_id = clear_decoder_provider_options_hardware_device_type
 
     def add_model_data(self, model_filename: str, data: Any) -> None:
         """Gives the content of a model's file, which is read instead of the file."""

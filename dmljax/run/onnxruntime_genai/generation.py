@@ -21,6 +21,16 @@ from dmljax.text import show
 class Generator(Answering):
     """Grows sequences a token at a time. As in GenAI, a single sequence does not include its end token."""
 
+    _REFUSED = {
+        "get_input": "the program has buffers of fixed sizes instead; get_output gives outputs as the model has them",
+        "get_speculative_stats": "tokens are not drafted",
+        "set_active_adapter": "merge adapters into the model's weights",
+        "set_hidden_states": "it belongs to models that draft tokens",
+        "set_model_input": "set_inputs takes the inputs of models that see or hear",
+        "set_runtime_option": "to end a generation, stop calling generate_next_token",
+        "snapshot_state": "rewind_to goes back to an earlier length",
+    }
+
     def __init__(self, model: Model, params: GeneratorParams) -> None:
         with refusing(LIBRARY):
             if not isinstance(model, Model) or not isinstance(params, GeneratorParams):

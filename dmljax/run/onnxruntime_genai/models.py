@@ -22,6 +22,8 @@ class Model(Folder):
     reason.
     """
 
+    _REFUSED = {"create_streaming_processor": "models that hear speech as it comes are not supported"}
+
     def __init__(self, config: Any) -> None:
         configuration = config if isinstance(config, Config) else Config(config)
         super().__init__(configuration)
@@ -64,6 +66,10 @@ def _require_no_pages(content: Mapping[str, Any]) -> None:
 
 class GeneratorParams(Answering):
     """How the next tokens are chosen."""
+
+    _REFUSED = dict.fromkeys(
+        ("set_speculative_options", "get_speculative_options"), "tokens are not drafted, and are the same without it"
+    )
 
     def __init__(self, model: Model) -> None:
         self._model = model

@@ -13,6 +13,8 @@ from dmljax.text import did_you_mean, show
 class Tensor(Answering):
     """An array."""
 
+    _REFUSED = dict.fromkeys(("data", "type"), "as_numpy gives the array")
+
     def __init__(self, array: Any) -> None:
         self._array = np.asarray(array)
 

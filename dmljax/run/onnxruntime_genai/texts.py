@@ -1,6 +1,6 @@
 """GenAI's tokenizers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,33 @@ class Tokenizer(Answering):
     def pad_token_id(self) -> int:
         """The token that fills up shorter rows of a batch."""
         return self._pad
+
+    @property
+    def bot_token_id(self) -> int:
+        """The token that begins the call of a tool."""
+        return self._tag("bot_token_id")
+
+    @property
+    def eot_token_id(self) -> int:
+        """The token that ends the call of a tool."""
+        return self._tag("eot_token_id")
+
+    @property
+    def bor_token_id(self) -> int:
+        """The token that begins reasoning."""
+        return self._tag("bor_token_id")
+
+    @property
+    def eor_token_id(self) -> int:
+        """The token that ends reasoning."""
+        return self._tag("eor_token_id")
+
+    def _tag(self, name: str) -> int:
+        with refusing(LIBRARY):
+            token = self._model._content["model"].get(name, _TAGS.get(self._model.type, {}).get(name))
+            if not isinstance(token, int):
+                raise InvalidDesc(Problem(name, "must be in genai_config.json", "none"))
+            return token
 
     def update_options(self, **options: Any) -> None:
         with refusing(LIBRARY):
@@ -104,6 +131,12 @@ class Tokenizer(Answering):
             )
 
 
+_QWEN_TOOLS = {"bot_token_id": 151657, "eot_token_id": 151658}
+_TAGS: Mapping[str, Mapping[str, int]] = {  # of folders that are older than the settings
+    "qwen2": _QWEN_TOOLS,
+    "qwen3": {**_QWEN_TOOLS, "bor_token_id": 151667, "eor_token_id": 151668},
+    "phi3": {"bot_token_id": 200025, "eot_token_id": 200026},
+}
 _WORDS = {"true": True, "1": True, "false": False, "0": False}
 
 
