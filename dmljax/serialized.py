@@ -20,7 +20,7 @@ from dmljax.descriptors.validation import validate
 from dmljax.errors import InvalidDesc, InvalidType, Problem, inside, require, within
 from dmljax.foundation import checks
 from dmljax.foundation.checks import UINT64_MAX, integer_in, parse_enum
-from dmljax.foundation.files import open_file, open_output
+from dmljax.foundation.files import find_foreign_content, open_file, open_output
 from dmljax.foundation.scalars import Scalar
 from dmljax.graphs.assembly import Assembly, first_readers
 from dmljax.graphs.flatbuffer import Buffer, Packed, Table, TableReader, build
@@ -42,7 +42,6 @@ _FORMS = {UINT32: "I", UINT64: "Q", INT32: "i", FLOAT32: "f", BOOL: "?", SCALE_B
 _DTYPES = {UINTS: "uint32", INTS: "int32", FLOATS: "float32"}
 
 
-_EXPORTED = b"StableHLO_v"  # in every program that jax.export wrote
 MAX_BYTES = 2**32  # of a graph and its constants; the same limit as for a DxDispatch model
 
 
@@ -63,11 +62,14 @@ def load(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Graph:
         with open_file(file, left, remedy="max_bytes of load counts all files together") as stream:
             data: bytes = stream.read(left)
         left -= len(data)
-        require((), _EXPORTED not in data, "must be a DirectML serialized graph, but jax.export.deserialize reads it")
         return data
 
     with within("serialized graph"):
-        return parse(content(path), lambda name: content(file_of_constant(path, name)))
+        data = content(path)
+        if foreign := find_foreign_content(data):
+            rule = f"must be a DirectML serialized graph, but {foreign.rule}"
+            raise InvalidDesc(Problem((), rule, remedy=foreign.remedy))
+        return parse(data, lambda name: content(file_of_constant(path, name)))
 
 
 def file_of_constant(path: Path, name: str) -> Path:

@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ EXAMPLES = """examples:
   dmljax check phi-3-mini-directml                   # a folder of a language model
   dmljax check net.stablehlo --weights FILE.npz      # compare weights with an artifact's
 
-The exit status is 0 without findings, 1 with findings, and 2 if a file cannot be read as JSON."""
+The exit status is 0 without findings, 1 with findings, and 2 if a file cannot be read as what its name says."""
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -42,8 +43,7 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(options: argparse.Namespace) -> int:
     """Lists every error in DxDispatch models, and everything in ONNX models that dmljax does not support."""
     from dmljax.command_line.models import is_onnx
-    from dmljax.dxdispatch.model import UnreadableModel
-    from dmljax.errors import MissingFile
+    from dmljax.errors import DmlError
 
     statuses = []
     for path in options.models:
@@ -53,7 +53,9 @@ def run(options: argparse.Namespace) -> int:
                 continue
             check_one = _check_folder if Path(path).is_dir() else _check_onnx if is_onnx(path) else _check_model
             statuses.append(check_one(path, options))
-        except (UnreadableModel, MissingFile) as error:  # the other models are checked all the same
+        except DmlError as error:  # the other models are checked all the same
+            if options.debug:
+                traceback.print_exc()
             statuses.append(report_error(error, as_json=options.json))
     return max(statuses)
 
@@ -87,13 +89,9 @@ def _check_onnx(path: str, options: argparse.Namespace) -> int:
 def _check_folder(path: str, options: argparse.Namespace) -> int:
     from dmljax.command_line.models import is_of_diffusion, refuse_model_options
     from dmljax.command_line.onnx.checking import check_diffusion, check_folder
-    from dmljax.errors import DmlError
 
     refuse_model_options(path, options)
-    try:
-        folder_check = (check_diffusion if is_of_diffusion(Path(path)) else check_folder)(Path(path))
-    except DmlError as error:  # no configuration; the other models are checked all the same
-        return report_error(error, as_json=options.json)
+    folder_check = (check_diffusion if is_of_diffusion(Path(path)) else check_folder)(Path(path))
     settings, whole = folder_check.settings, folder_check.whole
     if options.json:
         print(json.dumps({**_check_json(whole), **folder_check.to_json()}))
@@ -164,5 +162,6 @@ def _print_lines(path: object, lines: Iterable[str]) -> None:
 
 def _print_counts(path: str, check: Any) -> None:
     count = color_text(count_text(len(check.problems), "finding"), RED if check.problems else GREEN)
-    nodes = f"{count_text(check.nodes_left, 'node')} that ONNX Runtime's DirectML provider leaves to the CPU"
-    print(f"{escape_controls(path)}: {count}, {nodes}")
+    if check.nodes_left is not None:
+        count += f", {count_text(check.nodes_left, 'node')} that ONNX Runtime's DirectML provider leaves to the CPU"
+    print(f"{escape_controls(path)}: {count}")

@@ -2,13 +2,14 @@
 
 import errno
 import json
+import mmap
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -72,6 +73,32 @@ def open_output(path: Path) -> Iterator[Any]:
             yield file
 
 
+MAX_POINTER_BYTES = 1024  # of Git LFS
+
+
+class ForeignContent(NamedTuple):
+    """The content of a file that is no model: a phrase that follows the file's name, and what to do with it."""
+
+    rule: str
+    remedy: str | None = None
+
+
+def is_exported(data: bytes | mmap.mmap) -> bool:
+    """Whether data is a program that `jax.export` wrote."""
+    return data[2:4] == b"\0\0" and data.find(b"StableHLO_v") >= 0  # a flatbuffer begins with a small offset
+
+
+def find_foreign_content(data: bytes) -> ForeignContent | None:
+    """Finds what stands where a model should: nothing, a pointer that was not replaced, or a compiled model."""
+    if not data:
+        return ForeignContent("is empty")
+    if data.startswith(b"version https://git-lfs.github.com/spec/"):
+        return ForeignContent("is a Git LFS pointer", "`git lfs pull` fetches the file")
+    if is_exported(data):
+        return ForeignContent("is an artifact of dmljax compile", "`dmljax run` and jax.export.deserialize take it")
+    return None
+
+
 def unreadable(path: Path, error: OSError | ValueError) -> InvalidDesc:
     """The error for a file that cannot be read, with Python's reason."""
     problem = Problem((), "must be a readable file", f"'{one_line(path)}' ({reason_of(error)})")
@@ -85,8 +112,11 @@ def read_object(folder: Path, name: str, at_most: int, *, is_optional: bool = Fa
             return {}
         require(name, not folder.is_dir(), "must be in the folder", f"'{one_line(folder)}'")
     with open_file(folder / name, at_most) as file:
+        data = file.read()
+        if foreign := find_foreign_content(data):
+            raise InvalidDesc(Problem(name, foreign.rule, remedy=foreign.remedy))
         try:
-            content = json.loads(file.read())
+            content = json.loads(data)
         except ValueError as error:
             raise InvalidDesc(Problem(name, "must be JSON", reason_of(error))) from None
     if not isinstance(content, dict):

@@ -106,7 +106,7 @@ def test_a_finding_names_the_file_and_the_field(
     change(folder)
     lines = run_check(capsys, folder, status=1)
     assert sum(finding in line for line in lines) == 1
-    assert lines[-1].startswith("1 finding, " if "vocab_size must be" not in finding else "2 findings, ")
+    assert lines[-1].startswith("1 finding" if "vocab_size must be" not in finding else "2 findings, ")
 
 
 def test_one_check_lists_all_wrong_fields(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -670,7 +670,7 @@ def test_an_unknown_operator_gets_suggestions(name: str, tip: str, capsys: pytes
         (
             ["run", "notes.md"],
             "notes.md:1:1: expected a value; got '# notes' "
-            "(models are .json, .onnx or .bin; `python -m dmljax.run` runs programs)\n",
+            "(models are .json, .onnx, .bin or artifacts of dmljax compile; `python -m dmljax.run` runs programs)\n",
         ),
         (["run", "notes.onnx"], "error: onnx: not an ONNX model in protobuf; got 7 bytes in 'notes.onnx'\n"),
         (

@@ -160,7 +160,7 @@ def test_a_finding_names_the_file_and_the_field(
     change(copied)
     lines = run_command(capsys, "check", copied, status=1).out.splitlines()
     assert [finding in line for line in lines] == [True, False]
-    assert lines[-1].startswith(f"{copied}: 1 finding, ")
+    assert lines[-1].startswith(f"{copied}: 1 finding")
 
 
 def test_one_check_lists_findings_of_all_files(

@@ -626,7 +626,8 @@ def test_command_names_ignore_case(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", ":1:1: expected a value; got the end of the text"),
+        (b"", ": the model is empty"),
+        (b" ", ":1:2: expected a value; got the end of the text"),
         (b'{"resources": {', ":1:16: expected a name in double quotes or }; got the end of the text"),
         (b"{}\n\xff", ":2: the model must be UTF-8 text; got invalid start byte"),
         (b"PK\x03\x04", ":1:1: expected a value; got 'PK"),

@@ -443,8 +443,10 @@ def test_anything_but_a_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text.onnx").write_text("no model")
     with pytest.raises(InvalidDesc, match="not an ONNX model in protobuf; got 8 bytes"):
         dmljax.onnx.load(tmp_path / "text.onnx")
-    with pytest.raises(InvalidDesc, match="not an ONNX model, because it has no graph; got 0 bytes"):
+    with pytest.raises(InvalidDesc, match="the model is empty"):
         dmljax.onnx.load(b"")
+    with pytest.raises(InvalidDesc, match="not an ONNX model, because it has no graph; got 2 bytes"):
+        dmljax.onnx.load(b"\x08\x0a")
     with pytest.raises(InvalidType, match="source must be a path, bytes or a ModelProto; got 3"):
         dmljax.onnx.load(3)
 

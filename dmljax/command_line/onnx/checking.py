@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from dmljax.command_line.onnx.open_caches import open_caches, sizes_of_inputs
 from dmljax.command_line.onnx.provider import left_to_cpu
-from dmljax.errors import DmlError, MissingFile, Problem
+from dmljax.errors import DmlError, Problem
 from dmljax.foundation.checks import find_nonfinite
 from dmljax.onnx.diffusion.model import PARTS, file_of, read_diffusion_settings, require_names, vocabulary_of
 from dmljax.onnx.diffusion.schedulers import scheduler_of
@@ -29,7 +29,7 @@ class Check(NamedTuple):
 
     problems: Sequence[str]
     left: Sequence[str] = ()  # a sentence per operator and reason
-    nodes_left: int = 0
+    nodes_left: int | None = None  # None if the nodes cannot be read
 
 
 class FolderCheck(NamedTuple):
@@ -46,7 +46,9 @@ class FolderCheck(NamedTuple):
         """The checks of all models together, with the folder's problems."""
         checks = self.models.values()
         problems, left = ([text for check in checks for text in getattr(check, name)] for name in ("problems", "left"))
-        return Check([*self.problems, *problems], left, sum(check.nodes_left for check in checks))
+        counts = [check.nodes_left for check in checks]
+        is_counted = bool(counts) and None not in counts
+        return Check([*self.problems, *problems], left, sum(filter(None, counts)) if is_counted else None)
 
     def to_json(self) -> dict[str, Any]:
         """The settings and figures, ready for JSON."""
@@ -68,7 +70,10 @@ class _ModelCheck(NamedTuple):
 
 
 def check_model(path: str | Path) -> Check:
-    """Loads a model, and finds the nodes that refuse to run and those that the provider leaves to the CPU."""
+    """Loads a model, and finds the nodes that refuse to run and those that the provider leaves to the CPU.
+
+    Raises if the file holds no ONNX model.
+    """
     return _check_file(path, lambda: load(path)).check
 
 
@@ -79,7 +84,7 @@ def check_folder(folder: Path) -> FolderCheck:
         settings = settings_of(folder, content)
     except DmlError as error:
         return FolderCheck(error.rules)
-    by_part = {part: _check_file(file, partial(load_part, settings, part)) for part, file in settings.files.items()}
+    by_part = {part: _check_part(file, partial(load_part, settings, part)) for part, file in settings.files.items()}
     checks = {settings.files[part]: model_check.check for part, model_check in by_part.items()}
     problems = [*map(str, _problems_of_tokenizer(folder, settings))]
     decoder = by_part[DECODER]
@@ -110,7 +115,7 @@ def check_diffusion(folder: Path) -> FolderCheck:
     vocabulary = None
     for part in PARTS:
         path = folder / file_of(part)
-        parts[path], _, graph = _check_file(path, partial(load, path))
+        parts[path], _, graph = _check_part(path, partial(load, path))
         if graph is not None:
             inputs = [name for name in graph.input_names if name not in graph.constants]
             checks.append(partial(require_names, part, inputs, graph.output_names))
@@ -135,8 +140,16 @@ def _signature(settings: Settings, decoder: _ModelCheck) -> tuple[dict[str, Tens
     return inputs, {tensor.name: tensor for tensor in graph.outputs}
 
 
+def _check_part(path: Path, loading: Callable[[], Model]) -> _ModelCheck:
+    """Checks a model of a folder, in which a file without a model is a finding."""
+    try:
+        return _check_file(path, loading)
+    except DmlError as error:
+        return _ModelCheck(Check(error.rules), None)
+
+
 def _check_file(path: str | Path, loading: Callable[[], Model]) -> _ModelCheck:
-    """Checks a model that `loading` loads from the file."""
+    """Checks a model that `loading` loads from the file; raises if the file holds none."""
     problems: Sequence[str] = ()
     model = None
     try:
@@ -144,14 +157,10 @@ def _check_file(path: str | Path, loading: Callable[[], Model]) -> _ModelCheck:
         caches = open_caches(model)
         refusals = find_refusals(loaded_graph(model), lambda size: sizes_of_inputs(model, caches, size))
         problems = [*map(str, (*refusals, *find_nonfinite(model.weights)))]
-    except MissingFile as error:
-        if not error.problems[0].path:  # the model itself is missing
-            raise
-        problems = error.rules
     except DmlError as error:
         problems = error.rules
+    proto, folder = read_model(path)
     try:
-        proto, folder = read_model(path)
         graph = Reader(proto, folder).read(proto.graph)
     except DmlError:
         return _ModelCheck(Check(problems), model)

@@ -19,13 +19,24 @@ from dmljax.dxdispatch.reading.dispatchables import read_dispatchable
 from dmljax.dxdispatch.reading.resources import read_resource
 from dmljax.dxdispatch.reading.serialized_graphs import model_text
 from dmljax.dxdispatch.text import Document, InvalidJson, Place, parse
-from dmljax.errors import MAX_PROBLEMS, DmlError, InvalidType, MissingFile, Problem, Unsupported, UnusableFile, require
+from dmljax.errors import (
+    MAX_PROBLEMS,
+    DmlError,
+    InvalidDesc,
+    InvalidType,
+    MissingFile,
+    Problem,
+    Unsupported,
+    UnusableFile,
+    require,
+)
 from dmljax.foundation.checks import mapping, parse_enum, path as checked_path, uints
-from dmljax.foundation.files import open_file
+from dmljax.foundation.files import find_foreign_content, open_file
 from dmljax.text import show
 from dmljax.types import LATEST, FeatureLevel
 
 MAX_TEXT_BYTES = 2**26  # size limit of the JSON file; larger data belongs in separate files
+_FORMATS = "models are .json, .onnx, .bin or artifacts of dmljax compile; `python -m dmljax.run` runs programs"
 
 
 def load(
@@ -89,7 +100,7 @@ def _open_sizes(argument: str, sizes: Mapping[str, int] | None) -> dict[str, int
 
 
 def _read_file(file: Path) -> bytes:
-    if file.suffix.lower() in (".bin", ".stablehlo"):  # the latter is refused with the remedy
+    if file.suffix.lower() == ".bin":
         return model_text(file).encode()
     if file.suffix.lower() == ".onnx":
         raise Unsupported(Problem((), "must be JSON; to run an ONNX model, name it in a dispatchable"))
@@ -107,19 +118,22 @@ def _read_stream(stream: BinaryIO) -> bytes:
 def _document(file: Path, read: Callable[[], bytes]) -> Document:
     try:
         data = read()
+        if foreign := find_foreign_content(data):
+            raise InvalidDesc(Problem((), foreign.rule, remedy=foreign.remedy))
         return parse(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        problem = Problem((), "the model must be UTF-8 text", error.reason)
+        problem = Problem((), "the model must be UTF-8 text", error.reason, remedy=_FORMATS)
         raise UnreadableModel([Finding(str(file), data.count(b"\n", 0, error.start) + 1, problem)]) from None
     except InvalidJson as error:
         (wrong,) = error.problems
         if (error.line, error.column) == (1, 1):
-            wrong = replace(wrong, remedy="models are .json, .onnx or .bin; `python -m dmljax.run` runs programs")
+            wrong = replace(wrong, remedy=_FORMATS)
         raise UnreadableModel([Finding(str(file), error.line, wrong, error.column)]) from None
     except DmlError as error:
         (cause,) = error.problems
         is_missing = isinstance(error, MissingFile)
-        problem = Problem((), "no such file") if is_missing else Problem((), f"the model {cause.rule}", cause.given)
+        rule = "no such file" if is_missing else f"the model {cause.rule}"
+        problem = Problem((), rule, None if is_missing else cause.given, remedy=cause.remedy)
         findings = [Finding(str(file), 0, problem)]
         if not isinstance(error, UnusableFile):
             raise UnreadableModel(findings) from None

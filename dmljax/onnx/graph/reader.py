@@ -17,7 +17,7 @@ from onnx import numpy_helper
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside, require
 from dmljax.foundation.checks import integer_in
-from dmljax.foundation.files import open_file, unreadable
+from dmljax.foundation.files import MAX_POINTER_BYTES, find_foreign_content, open_file, unreadable
 from dmljax.foundation.programs.progress import BYTES, has_listener, report
 from dmljax.onnx.graph.graph import MAIN, Function, FunctionKey, Node, OnnxGraph, Reference, TensorType, sort_nodes
 from dmljax.text import one_line, show
@@ -27,6 +27,7 @@ NEWEST = {MAIN: 28, "com.microsoft": 1}  # the versions of operators that dmljax
 MAX_VERSION = 2**31 - 1  # of other operators: the onnx package looks versions up as 32-bit integers
 MAX_ELEMENTS = 2**40  # of an array: more than any memory holds
 MAX_DEPTH = 64  # of nested function calls, and of nested subgraphs
+_FIRST_FIELD = b"\x08"  # of almost every file: the number of its format's version
 
 
 class InvalidModelFile(InvalidDesc):
@@ -49,7 +50,7 @@ def read_model(source: Any) -> tuple["onnx.ModelProto", Path | None]:
     with open_file(path, MAX_FILE_BYTES) as file:
         report(f"reading {one_line(path.name)}", 0, os.fstat(file.fileno()).st_size, BYTES)
         data = file.read(MAX_FILE_BYTES)
-    return _parse_proto(data, f" in '{one_line(path)}'"), path.parent
+    return _parse_proto(data, f"'{one_line(path)}'"), path.parent
 
 
 def read_types_of_inputs(source: Any) -> dict[str, TensorType]:
@@ -58,12 +59,16 @@ def read_types_of_inputs(source: Any) -> dict[str, TensorType]:
     return {tensor.name: tensor for tensor in map(tensor_type, proto.graph.input)}
 
 
-def _parse_proto(data: bytes, note: str = "") -> "onnx.ModelProto":
-    model, size = onnx.ModelProto(), f"{len(data)} bytes{note}"
+def _parse_proto(data: bytes, source: str = "") -> "onnx.ModelProto":
+    """The model in bytes, which came from the source that messages name."""
+    if foreign := find_foreign_content(data):
+        raise InvalidModelFile(Problem((), f"{source or 'the model'} {foreign.rule}", remedy=foreign.remedy))
+    model, size = onnx.ModelProto(), f"{len(data)} bytes{f' in {source}' if source else ''}"
     try:
         model.ParseFromString(data)
     except Exception:  # each implementation of protobuf raises different errors
-        raise InvalidModelFile(Problem((), "not an ONNX model in protobuf", size)) from None
+        remedy = "the file may be cut short" if data.startswith(_FIRST_FIELD) else None
+        raise InvalidModelFile(Problem((), "not an ONNX model in protobuf", size, remedy=remedy)) from None
     if not model.HasField("graph"):
         raise NoGraph(Problem((), "not an ONNX model, because it has no graph", size))
     return model
@@ -217,6 +222,8 @@ class Reader:
                 offset = int(entries.get("offset", 0))
                 length = int(entries.get("length", size - offset))
                 if not (0 <= offset <= size and 0 <= length <= size - offset):
+                    if foreign := find_foreign_content(file.read(MAX_POINTER_BYTES)):
+                        raise InvalidDesc(Problem("location", f"{location} {foreign.rule}", remedy=foreign.remedy))
                     rule = f"offset and length must be within the {size} bytes of {location}"
                     raise InvalidDesc(Problem("external_data", rule, f"{offset} and {length}"))
                 file.seek(offset)
