@@ -21,6 +21,7 @@ EXAMPLES = """examples:
   generate_model | dmljax check -                    # check what another program writes
   dmljax check model.onnx                            # missing operators, and nodes that refuse or need a CPU
   dmljax check phi-3-mini-directml                   # a folder of a language model
+  dmljax check net.stablehlo                         # what `dmljax compile` wrote: its platforms and types
   dmljax check net.stablehlo --weights FILE.npz      # compare weights with an artifact's
 
 The exit status is 0 without findings, 1 with findings, and 2 if a file cannot be read as what its name says."""
@@ -29,7 +30,7 @@ The exit status is 0 without findings, 1 with findings, and 2 if a file cannot b
 def add_parser(subparsers: Subparsers) -> None:
     """Adds the command with its options."""
     parser = add_command(subparsers, "check", SUMMARY, EXAMPLES)
-    add_model_options(parser, may_be_folder=True)
+    add_model_options(parser, may_be_artifact=True, may_be_folder=True)
     add_options(
         parser,
         (
@@ -42,7 +43,6 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Lists every error in DxDispatch models, and everything in ONNX models that dmljax does not support."""
-    from dmljax.command_line.models import is_onnx
     from dmljax.errors import DmlError
 
     statuses = []
@@ -51,13 +51,40 @@ def run(options: argparse.Namespace) -> int:
             if options.weights:
                 statuses.append(_check_weights(path, options))
                 continue
-            check_one = _check_folder if Path(path).is_dir() else _check_onnx if is_onnx(path) else _check_model
-            statuses.append(check_one(path, options))
+            statuses.append(_check(path, options))
         except DmlError as error:  # the other models are checked all the same
             if options.debug:
                 traceback.print_exc()
             statuses.append(report_error(error, as_json=options.json))
     return max(statuses)
+
+
+def _check(path: str, options: argparse.Namespace) -> int:
+    """Checks a folder or a file of whichever kind."""
+    from dmljax.command_line.models import OF_DXDISPATCH_MODELS, OF_SIZES, is_onnx, warn_without_effect
+    from dmljax.foundation.files import is_exported_file
+
+    if Path(path).is_dir():
+        return _check_folder(path, options)
+    ignored = (*OF_DXDISPATCH_MODELS, *OF_SIZES)
+    if is_exported_file(Path(path)):
+        warn_without_effect(options, ignored, "on artifacts")
+        return _check_artifact(path, options)
+    if is_onnx(path):
+        warn_without_effect(options, ignored, "on checks of ONNX models")
+        return _check_onnx(path, options)
+    return _check_model(path, options)
+
+
+def _check_artifact(path: str, options: argparse.Namespace) -> int:
+    """Describes an artifact, which has no findings if it can be read."""
+    from dmljax.command_line.artifacts import artifact_lines, describe_artifact
+
+    if options.json:
+        print(json.dumps({"findings": [], **describe_artifact(path)}))
+    else:
+        print(*artifact_lines(path), f"{escape_controls(path)}: {color_text('no findings', GREEN)}", sep="\n")
+    return 0
 
 
 def _check_weights(path: str, options: argparse.Namespace) -> int:

@@ -11,13 +11,13 @@ import traceback
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from pathlib import Path
 from typing import Any, NoReturn
 
 import dmljax
 from dmljax.command_line import cache, check, compile, estimate, explain, generate, ops, run
 from dmljax.command_line.terminal import (
     INTERRUPTED,
+    MODEL_SUFFIXES,
     REFUSED,
     YELLOW,
     color_text,
@@ -27,8 +27,6 @@ from dmljax.command_line.terminal import (
     say_error,
     show_progress,
 )
-
-MODELS = (".json", ".onnx", ".bin")  # the files that commands take
 
 
 def main(arguments: Sequence[str] | None = None, *, keeps_programs: bool | None = None) -> int:
@@ -55,6 +53,8 @@ def main(arguments: Sequence[str] | None = None, *, keeps_programs: bool | None 
         if options.command is None:
             parser.print_help()
             return REFUSED
+        if problem := options.find_problem(options):
+            raise SystemExit(say_error(problem, f"`dmljax {options.command} --help` lists the options"))
         keeps = (arguments is None if keeps_programs is None else keeps_programs) and not options.no_cache
         is_apart = arguments is None and options.command in COMPILING  # not in a process that calls this function
         status = run_apart(sys.argv[1:]) if is_apart else _run_command(options, keeps)
@@ -110,7 +110,7 @@ class _CommandParser(argparse.ArgumentParser):
         if others:
             option, known_options = others[0].partition("=")[0], self._option_string_actions
             longer = [other for other in known_options if other.startswith(option)]
-            near = longer or get_close_matches(option, known_options, n=1)
+            near = longer or get_close_matches(option, known_options, n=1, cutoff=0.7)
             self.error(f"unrecognized arguments: {' '.join(others)}", f"did you mean {near[0]}?" if near else None)
         return known, others
 
@@ -119,7 +119,7 @@ class _CommandParser(argparse.ArgumentParser):
 
 
 def _tip_for_command(command: str) -> str:
-    if Path(command).suffix.lower() in MODELS:
+    if command.lower().endswith(MODEL_SUFFIXES):
         return f"`dmljax run {command}` runs a model"
     if command in ("help", "version"):
         return f"did you mean --{command}?"
@@ -154,7 +154,7 @@ COMPILING = ("estimate", "compile")  # the commands that need no platform, but o
 def _parser() -> argparse.ArgumentParser:
     parser = _CommandParser("dmljax", description=DESCRIPTION, allow_abbrev=False)
     parser.add_argument("--version", action=_Version, nargs=0, help="print the versions of dmljax and JAX")
-    parser.set_defaults(command=None)
+    parser.set_defaults(command=None, find_problem=lambda options: None)
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
     for command in COMMANDS.values():
         command.add_parser(subparsers)

@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
             size, digest = artifacts.write_with_weights(artifact, program.weights, options.output)
         else:
             size = artifacts.write(artifact, options.output)
-    description = artifacts.describe(artifact, len(program.weights) if mesh else 0)
+    description = artifacts.describe(artifact)
     damaged = [str(problem) for problem in find_nonfinite(program.weights)]
     if options.json:
         weights = {"weights": f"{options.output}.npz", "weights_sha256": digest} if mesh else {}
@@ -93,13 +93,13 @@ def run(options: argparse.Namespace) -> int:
     for warning in damaged:
         print(f"{color_text('warning', YELLOW, sys.stderr)}: {escape_controls(f'{path}: {warning}')}", file=sys.stderr)
     print(f"{file}: {size} bytes for {join_words(platforms)}")
-    types = f"({', '.join(description['inputs'])}) -> ({', '.join(description['outputs'])})"
+    types = artifacts.signature(artifact)
     if mesh:
         axes = ",".join(f"{name}={size}" for name, size in sizes.items())
         print(f"{file}.npz: the weights, an argument, SHA-256 {digest}\n{types} on a mesh of {axes}")
         print(f"`dmljax check {file} --weights {file}.npz` compares them; notebooks/serving.md shows how to run it")
     else:
-        print(f"{types}\njax.export.deserialize(data).call(...) runs it, where data is the content of the file")
+        print(f"{types}\n`dmljax run {file}` runs it, and so does jax.export.deserialize(data).call(...)")
     return 0
 
 
@@ -129,7 +129,7 @@ _NAMES = re.compile(r"\b(?!(?:floordiv|mod|max|min)\b)[A-Za-z_]\w*")
 def _program_to_serve(path: str, options: argparse.Namespace, mesh: "AbstractMesh | None") -> "ChipProgram":
     """Builds the program to serve; open sizes stay open."""
     from dmljax.command_line.estimate import programs_of
-    from dmljax.command_line.models import is_onnx, sizes_of_inputs
+    from dmljax.command_line.models import OF_DXDISPATCH_MODELS, is_onnx, sizes_of_inputs, warn_without_effect
     from dmljax.dxdispatch.model import Dispatchable
     from dmljax.errors import InvalidDesc, Problem, Unsupported
     from dmljax.estimation.placement import ChipProgram, program_of
@@ -151,6 +151,7 @@ def _program_to_serve(path: str, options: argparse.Namespace, mesh: "AbstractMes
     from dmljax.command_line.onnx.input_types import open_types_of_inputs
     from dmljax.onnx import load as load_onnx
 
+    warn_without_effect(options, OF_DXDISPATCH_MODELS, "on ONNX models")
     model = load_onnx(path)
     if model.is_random:
         remedy = "export it in Python, as a function of a key, with jax.export.export"

@@ -13,6 +13,7 @@ from typing import Any
 import dmljax
 from dmljax import directml
 from dmljax.calls.binding import spell_call
+from dmljax.command_line.terminal import MODEL_SUFFIXES
 from dmljax.descriptors.base import OPERATOR_PREFIX, Operator
 from dmljax.descriptors.json_form import to_json
 from dmljax.descriptors.search import call_for, functions_called, functions_for, functions_named, hint, summary_of
@@ -20,7 +21,7 @@ from dmljax.descriptors.tables import Table
 from dmljax.directml import OPERATORS
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.examples import example_lines, examples_of
-from dmljax.text import show
+from dmljax.text import escape_controls, show
 from dmljax.types import LATEST, FeatureLevel
 
 
@@ -43,6 +44,8 @@ def find_operator(name: str) -> type[Operator]:
             return OPERATORS[OPERATOR_PREFIX + functions[0].upper()]
     meant = hint(wanted)
     remedy = None if meant else "`dmljax ops` lists them"
+    if name.lower().endswith(MODEL_SUFFIXES):
+        meant, remedy = "", f"`dmljax check {escape_controls(name)}` checks a model"
     raise InvalidDesc(Problem((), f"unknown operator {show(name)}{meant}", remedy=remedy))
 
 

@@ -170,12 +170,13 @@ Inputs = Callable[["Place", int | None], Mapping[str, Any]]  # the types of inpu
 
 def programs_of(path: str, options: argparse.Namespace) -> Iterator[tuple[str, Any, Inputs]]:
     """The dispatchables of a DxDispatch model, or a serialized graph: the title, function and inputs of each."""
-    from dmljax.command_line.models import load_model, warn
+    from dmljax.command_line.models import OF_DXDISPATCH_MODELS, OF_SIZES, load_model, warn, warn_without_effect
     from dmljax.errors import InvalidDesc, Problem
 
     if options.batch:
         raise InvalidDesc(Problem((), "--batch is only for ONNX models", escape_controls(path)))
     if path.lower().endswith(".bin"):
+        warn_without_effect(options, (*OF_DXDISPATCH_MODELS, *OF_SIZES), "on serialized graphs")
         yield escape_controls(path), dmljax.serialized.load(path), lambda place, batch: {}
         return
     model = load_model(path, options)
@@ -186,11 +187,12 @@ def programs_of(path: str, options: argparse.Namespace) -> Iterator[tuple[str, A
 
 def _onnx_programs(path: str, options: argparse.Namespace) -> Iterator[tuple[str, Any, Inputs]]:
     """Yields an ONNX model; without `--batch`, each chip gets one example."""
-    from dmljax.command_line.models import sizes_of_inputs
+    from dmljax.command_line.models import OF_DXDISPATCH_MODELS, sizes_of_inputs, warn_without_effect
     from dmljax.command_line.onnx.input_types import types_of_inputs
     from dmljax.estimation.targets import Place
     from dmljax.onnx import load as load_onnx
 
+    warn_without_effect(options, OF_DXDISPATCH_MODELS, "on ONNX models")
     model = load_onnx(path)
     sizes = sizes_of_inputs(model, options)
 

@@ -4,6 +4,7 @@ import argparse
 import json
 import shutil
 import sys
+from pathlib import Path
 
 from dmljax.command_line.options import Subparsers, add_command
 
@@ -12,7 +13,8 @@ SUMMARY = "Explains an operator: its function, members, rules, data types and an
 EXAMPLES = """examples:
   dmljax explain one_hot
   dmljax explain causal mask                         # what an operator does, or what another library calls it
-  dmljax explain DML_OPERATOR_GATHER_ND1 --json"""
+  dmljax explain DML_OPERATOR_GATHER_ND1 --json
+  dmljax explain network.stablehlo                   # what `dmljax compile` wrote: its platforms and types"""
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -24,7 +26,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Explains an operator with its rules and an example, or lists the operators that match the words."""
+    """Explains an operator with its rules and an example, or lists those that match; or describes an artifact."""
     from dmljax.command_line.describe import (
         explanation,
         explanation_text,
@@ -35,8 +37,14 @@ def run(options: argparse.Namespace) -> int:
     )
     from dmljax.command_line.models import find_device
     from dmljax.descriptors.search import call_for
+    from dmljax.foundation.files import is_exported_file
 
     words = " ".join(options.words)
+    if is_exported_file(Path(words)):
+        from dmljax.command_line.artifacts import artifact_lines, describe_artifact
+
+        print(json.dumps(describe_artifact(words), indent=1) if options.json else "\n".join(artifact_lines(words)))
+        return 0
     operator, *others = operators = find_operators(words)
     if others:
         width = shutil.get_terminal_size().columns

@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
         return _generate_picture(options)
     _refuse_options(options, _OF_DIFFUSION, "is only for folders of diffusion models")
     # Imported after the options are checked: the package onnx is an extra.
-    from dmljax.command_line.onnx.example_inputs import array_in
+    from dmljax.command_line.onnx.arrays import array_in
     from dmljax.onnx import language_model
     from dmljax.onnx.language.sampling import Search
     from dmljax.onnx.language.tokens import Tokenizer

@@ -6,19 +6,26 @@ Commands import this module only when they run, because it imports JAX.
 import argparse
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import jax
+from jax.extend.backend import backends
 
+import dmljax
 from dmljax.command_line.terminal import YELLOW, color_text, quiet
 from dmljax.dxdispatch.model import DispatchModel, Finding
 from dmljax.dxdispatch.reading.reader import load
 from dmljax.errors import InvalidDesc, Problem, require
 from dmljax.text import did_you_mean, escape_controls, join_words, one_line
 from dmljax.types import LATEST
+
+# Options about reading models, by what they are for
+OF_DXDISPATCH_MODELS = ("input_path", "dml_feature_level")
+OF_SIZES = ("onnx_free_dim_name_override", "onnx_free_dim_denotation_override", "binding_shape")
 
 
 def load_model(path: str, options: argparse.Namespace) -> DispatchModel:
@@ -70,8 +77,14 @@ def sizes_of_inputs(
     return GivenSizes({**of_inputs, **shapes}, known, dict(options.onnx_free_dim_denotation_override))
 
 
-def find_device(platform: str | None) -> jax.Device:
-    """Finds the device to run on, of JAX's choice if there is no platform."""
+def find_device(platform: str | None, adapter: str | None = None) -> jax.Device:
+    """Finds the device to run on, of JAX's choice if there is no platform and no part of a device's name."""
+    if adapter is not None:
+        devices = find_devices(platform)
+        matches = [device for device in devices if adapter.lower() in _name_of(device).lower()]
+        remedy = f"JAX has {join_words(dict.fromkeys(map(_name_of, devices)))} on this machine"
+        require((), bool(matches), "--adapter must be a part of a device's name", repr(adapter), remedy=remedy)
+        return matches[0]
     if platform:
         jax.config.update("jax_platforms", platform)
     try:
@@ -83,10 +96,42 @@ def find_device(platform: str | None) -> jax.Device:
             # Without plugins, JAX complains about a plugin that nobody asked for.
             is_installed = "list of known backends" not in reason
             given = f"{platform} ({reason})" if is_installed else platform
-            remedy = None if is_installed else _INSTALLED_BY.get(platform)
             rule = "--platform must name a platform that JAX has on this machine"
-            raise InvalidDesc(Problem((), rule, given, remedy=remedy)) from None
+            extra = None if is_installed else _INSTALLED_BY.get(platform)
+            raise InvalidDesc(Problem((), rule, given, remedy=extra)) from None
         raise InvalidDesc(Problem((), f"JAX found no platform to run on ({reason})")) from None
+
+
+def find_devices(platform: str | None = None) -> list[jax.Device]:
+    """Finds the devices of a platform, or all devices of this machine, first those that JAX would choose."""
+    first = find_device(platform)
+    devices = [device for client in backends().values() for device in client.local_devices()]
+    return sorted(devices, key=lambda device: device.platform != first.platform)
+
+
+def _name_of(device: jax.Device) -> str:
+    platform, name = device.platform, device.device_kind
+    return name if platform in name.lower() else f"{name} ({platform})"
+
+
+def describe_device(device: jax.Device) -> dict[str, str]:
+    """Describes a device: its name, its platform and, where JAX knows it, the memory that JAX may use."""
+    from dmljax.estimation.report import format_amount
+
+    memory = (device.memory_stats() or {}).get("bytes_limit")
+    known_memory = {"memory": format_amount(memory, "B")} if memory else {}
+    return {"name": device.device_kind, "platform": device.platform, **known_memory}
+
+
+def versions() -> dict[str, str]:
+    """The versions of dmljax, of its dependencies, and of the packages that its extras install."""
+    found = {"dmljax": dmljax.__version__}
+    for package in ("jax", "jaxlib", "numpy", "onnx", "onnxruntime", "tokenizers", "pillow"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
 
 
 _INSTALLED_BY = {
@@ -99,13 +144,10 @@ _REMEDY = re.compile(r" \((?:you may need|set JAX_PLATFORMS).*", re.DOTALL)  # J
 
 def refuse_model_options(path: str, options: argparse.Namespace, **others: object) -> None:
     """Raises if options are set that apply only to model files."""
-    names = ("input_path", "dml_feature_level", *_SIZES)
+    names = (*OF_DXDISPATCH_MODELS, *OF_SIZES)
     values = {name: getattr(options, name) for name in names}
     family = "diffusion" if is_of_diffusion(Path(path)) else "language"
     require_unset(path, f"is not for folders of {family} models", **values, **others)
-
-
-_SIZES = ("onnx_free_dim_name_override", "onnx_free_dim_denotation_override", "binding_shape")
 
 
 def require_unset(path: str, rule: str, **values: object) -> None:
@@ -113,6 +155,15 @@ def require_unset(path: str, rule: str, **values: object) -> None:
     for name, value in values.items():
         if value:
             raise InvalidDesc(Problem((), f"--{name} {rule}", escape_controls(path)))
+
+
+def warn_without_effect(options: argparse.Namespace, names: Iterable[str], reason: str) -> None:
+    """Warns of options that a user set although they change nothing."""
+    values = {name: getattr(options, name) for name in names}
+    ignored = [f"--{name}" for name, value in values.items() if not (value is None or value is False or value == [])]
+    if ignored:
+        words = f"{join_words(ignored)} {'has' if len(ignored) == 1 else 'have'} no effect {reason}"
+        print(f"{color_text('warning', YELLOW, sys.stderr)}: {words}", file=sys.stderr)
 
 
 def warn(warnings: Sequence[Finding], file: Any = None) -> None:

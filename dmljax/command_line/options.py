@@ -2,7 +2,8 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -24,7 +25,7 @@ def add_command(subparsers: Subparsers, name: str, summary: str, examples: str) 
     )
     parser.set_defaults(command=name)
     parser.add_argument("--json", action="store_true", help="print JSON for a program to read")
-    parser.add_argument("--debug", action="store_true", help="print the traceback of an error")
+    parser.add_argument("-d", "--debug", action="store_true", help="print the traceback of an error")
     parser.add_argument("--no-cache", action="store_true", help="do not keep compiled programs, nor look for them")
     progress = parser.add_mutually_exclusive_group()
     progress.add_argument("--quiet", action="store_true", help="do not show how far the command is")
@@ -36,16 +37,19 @@ def add_model_options(
     parser: argparse.ArgumentParser,
     *,
     is_one: bool = False,
+    is_optional: bool = False,
+    may_be_artifact: bool = False,
     may_be_folder: bool = False,
     may_be_open: bool = False,
 ) -> None:
     """Adds the model, or the models, and the options about reading them."""
     kinds = "DxDispatch (.json, or - for the standard input), ONNX (.onnx) or a serialized graph (.bin)"
+    kinds = f"{kinds}, or what `dmljax compile` wrote" if may_be_artifact else kinds
     kinds = f"a language model's folder, {kinds}" if may_be_folder else kinds
     if is_one:
         parser.add_argument("model", help=kinds)
     else:
-        parser.add_argument("models", nargs="+", metavar="model", help=kinds)
+        parser.add_argument("models", nargs="*" if is_optional else "+", metavar="model", help=kinds)
     add_options(
         parser,
         ("--input_path", "the folder of the files that the model reads (default: the model's folder)", FOLDER),
@@ -80,6 +84,22 @@ def add_options(parser: argparse._ActionsContainer, *options: tuple[str, str, di
     for names, help_text, reading in options:
         default = f" (default: {reading['default']})" if type(reading.get("default")) is int else ""
         parser.add_argument(*names.split(), help=help_text + default, **reading)
+
+
+def add_ignored_options(parser: argparse.ArgumentParser) -> None:
+    """Adds DxDispatch's options that have no meaning for XLA, for scripts that set them."""
+    for names, reading in (option for options in IGNORED.values() for option in options.items()):
+        parser.add_argument(*names.split(), help=argparse.SUPPRESS, **{"default": None, **reading})
+    names = ", ".join(name for options in IGNORED.values() for names in options for name in names.split()[-1:])
+    parser.add_argument_group("DxDispatch's options that only give a warning", "\n  ".join(textwrap.wrap(names, 78)))
+
+
+def find_ignored_options(options: argparse.Namespace) -> Iterator[tuple[str, list[str]]]:
+    """Yields what DxDispatch's ignored options are about, with the names of those that the user set."""
+    for subject, known in IGNORED.items():
+        names = [names.split()[-1].removeprefix("--") for names in known]
+        if names := [name for name in names if getattr(options, name) is not None]:
+            yield subject, names
 
 
 def pairs_of(form: str, parse: Callable[[str], Any]) -> dict[str, Any]:
@@ -149,3 +169,29 @@ COUNT = {"type": parse_count, "default": 1, "metavar": "N"}
 NUMBER = {"type": float, "metavar": "X"}
 SEED = {"type": parse_integer, "default": 0, "metavar": "N"}
 MILLISECONDS = {"type": parse_integer, "metavar": "MS"}
+# The options of DxDispatch that have no meaning for XLA, by whose they are
+IGNORED: dict[str, dict[str, dict[str, Any]]] = {
+    "Direct3D": {
+        "--max_gpu_time_measurements": {"type": parse_integer},
+        "-q --queue_type": {"choices": ("compute", "direct")},
+        "--disable_custom_heaps": FLAG,
+        "--disable_gpu_timeout": FLAG,
+        "--enable_dred": FLAG,
+        "--disable_background_processing": FLAG,
+        "--set_stable_power_state": FLAG,
+        "--disable_agility_sdk": FLAG,
+        "--print_hlsl_disassembly": FLAG,
+        "--post_dispatch_barriers": {"choices": ("none", "uav", "uav+aliasing")},
+        "-c --pix_capture_type": {"choices": ("gpu", "timing", "manual")},
+        "-o --pix_capture_name": {},
+        "--present_separator": FLAG,
+        "--xbox_allow_precompile": FLAG,
+    },
+    "ONNX Runtime": {
+        "-e --onnx_session_config_entry": pairs_of("KEY:VALUE", str) | {"default": None},
+        "-l --onnx_graph_optimization_level": {"type": int, "choices": (0, 1, 2, 99)},
+        "-L --onnx_logging_level": {"type": int, "choices": (0, 1, 2, 3, 4)},
+        "-x --enable_ort_extensions": FLAG,
+        "--enable_onnx_profiling": FLAG,
+    },
+}

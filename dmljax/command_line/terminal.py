@@ -19,6 +19,7 @@ from dmljax.foundation.programs.progress import ProgressLine, can_redraw, listen
 from dmljax.text import one_line
 
 FINDINGS, REFUSED, INTERRUPTED = 1, 2, 130  # exit statuses; a shell command exits with 130 after Ctrl-C
+MODEL_SUFFIXES = (".json", ".onnx", ".bin", ".stablehlo", ".shlo")  # of the files that commands take
 RED, GREEN, YELLOW = "31", "32", "33"  # codes of the ANSI escape sequence for colors
 
 

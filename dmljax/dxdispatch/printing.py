@@ -5,13 +5,15 @@ integers as characters. 4-bit integers, which DxDispatch does not print, are num
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
 from numpy.typing import NDArray
 
 from dmljax.dxdispatch.execution import Dispatched, Printed, Result, Written
+from dmljax.dxdispatch.model import Dispatch, Dispatchable
+from dmljax.dxdispatch.networks import SizedNetwork
 from dmljax.text import escape_controls
 from dmljax.types import FLOATS, INTEGERS_4, bits_of
 
@@ -43,6 +45,23 @@ def _dispatch_lines(result: Dispatched, platform: str, timing_verbosity: int, wa
         yield "The timings of each iteration: "
         for i, sample in enumerate(result.milliseconds):
             yield f"iteration {i}: {sample:.4f} ms ({platform})"
+
+
+def binding_lines(dispatch: Dispatch, dispatchables: Mapping[str, Dispatchable]) -> Iterator[str]:
+    """The inputs and outputs of a dispatched ONNX model, with their types and the resources bound to them."""
+    network = dispatchables[dispatch.dispatchable].desc
+    if not isinstance(network, SizedNetwork):
+        return
+    for title, tensors, unbound in (
+        ("Input", network.inputs, "zeros, or the model's default"),
+        ("Output", network.results, "dropped"),
+    ):
+        for name, tensor in tensors.items():
+            binding = dispatch.bindings.get(name)
+            source = f"resource '{escape_controls(binding.resource)}'" if binding else unbound
+            is_open = title == "Output" and network.is_open
+            sizes = "sizes that values decide" if is_open else f"[{','.join(map(str, tensor.sizes))}]"
+            yield f"{title} '{escape_controls(name)}': {tensor.data_type.name} {sizes}, {source}"
 
 
 def result_json(result: Result, warmup_samples: int) -> dict[str, Any]:

@@ -63,8 +63,12 @@ def require_file(path: str) -> None:
     location = one_line(path)
     require("output", not Path(path).is_dir(), "must be a file, not a folder", location)
     require("output", Path(path).parent.is_dir(), "must be a file in a folder that exists", location)
+    _require_flatbuffers("writes")
+
+
+def _require_flatbuffers(verb: str) -> None:
     if find_spec("flatbuffers") is None:
-        rule = "what jax.export writes files with is not installed: no flatbuffers"
+        rule = f"what jax.export {verb} files with is not installed: no flatbuffers"
         raise Unsupported(Problem((), rule, remedy=command_for("export")))
 
 
@@ -110,22 +114,30 @@ def _digest_of(path: str) -> str:
 
 def find_weight_problems(artifact_path: str, weights_path: str) -> list[Problem]:
     """Lists how a file of weights differs from the one that was written with an artifact, and its damaged weights."""
-    artifact = _read_artifact(artifact_path)
-    (types, *_), _ = jax.tree.unflatten(artifact.in_tree, artifact.in_avals)
+    artifact, _ = read(artifact_path)
+    types = types_of_weights(artifact)
     rule = f"{one_line(artifact_path)} must be an artifact for several chips, because others include their weights"
-    require((), isinstance(types, Mapping), rule)
+    require((), types is not None, rule)
     weights = _read_weights(weights_path)
-    problems = [*_find_mismatches(types, weights)]
+    problems = [*_find_mismatches(types or {}, weights)]
     if not problems and not artifact.fun_name.endswith(digest := _digest_of(weights_path)):
         problems = [Problem((), "these are not the weights that the artifact was compiled with", f"SHA-256 {digest}")]
     return [*problems, *find_nonfinite(weights)]
 
 
-def _read_artifact(path: str) -> export.Exported:
-    with open_file(Path(path), MAX_BYTES) as file:
+def types_of_weights(artifact: export.Exported) -> Mapping[str, Any] | None:
+    """The types of the weights that an artifact takes as its first argument; None if it includes its weights."""
+    arguments, _ = jax.tree.unflatten(artifact.in_tree, artifact.in_avals)
+    return arguments[0] if arguments and isinstance(arguments[0], Mapping) else None
+
+
+def read(path: str) -> tuple[export.Exported, str]:
+    """Reads an artifact, and returns it with a digest of its file."""
+    _require_flatbuffers("reads")
+    with open_file(Path(path), sys.maxsize) as file:
         data = bytearray(file.read())
     try:
-        return export.deserialize(data)
+        return export.deserialize(data), hashlib.sha256(data).hexdigest()
     except Exception as error:  # from wherever in another file's bytes flatbuffers stops
         raise InvalidDesc(Problem((), f"{one_line(path)} must be an artifact", reason_of(error))) from None
 
@@ -166,8 +178,9 @@ def _unwritable(path: str, error: OSError) -> InvalidDesc:
     return unusable_file(Problem("output", f"cannot write {one_line(path)}: {error.strerror}"), error, path)
 
 
-def describe(artifact: export.Exported, weights: int = 0) -> dict[str, Any]:
-    """Describes the platforms and types of an artifact, whose first `weights` arguments are weights."""
+def describe(artifact: export.Exported) -> dict[str, Any]:
+    """Describes the platforms and types of an artifact, without weights that are arguments."""
+    weights = len(types_of_weights(artifact) or ()) if artifact.nr_devices > 1 else 0
     return {
         "platforms": [*artifact.platforms],
         "devices": artifact.nr_devices,
@@ -179,3 +192,9 @@ def describe(artifact: export.Exported, weights: int = 0) -> dict[str, Any]:
 def _spell(type_: Any) -> str:
     text: str = jax.core.ShapedArray(type_.shape, type_.dtype).str_short()  # without a sharding
     return text
+
+
+def signature(artifact: export.Exported) -> str:
+    """The types of an artifact's inputs and outputs as a line of text."""
+    description = describe(artifact)
+    return f"({', '.join(description['inputs'])}) -> ({', '.join(description['outputs'])})"

@@ -5,6 +5,7 @@ import json
 import mmap
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -86,6 +87,18 @@ class ForeignContent(NamedTuple):
 def is_exported(data: bytes | mmap.mmap) -> bool:
     """Whether data is a program that `jax.export` wrote."""
     return data[2:4] == b"\0\0" and data.find(b"StableHLO_v") >= 0  # a flatbuffer begins with a small offset
+
+
+def is_exported_file(path: Path) -> bool:
+    """Whether a file is a program that `jax.export` wrote; false if it cannot be read."""
+    try:
+        with open_file(path, sys.maxsize) as file:
+            if file.read(4)[2:] != b"\0\0":  # most other files are not read further, however large they are
+                return False
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return is_exported(data)
+    except (InvalidDesc, OSError, ValueError):
+        return False
 
 
 def find_foreign_content(data: bytes) -> ForeignContent | None:

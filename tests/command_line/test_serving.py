@@ -66,20 +66,6 @@ def test_a_compiled_model_runs_without_dmljax(tmp_path: Path, capsys: pytest.Cap
     assert printed_without_dmljax(code, tmp_path) == ["(2, 3, 10)"]
 
 
-def test_an_exported_program_is_not_mistaken_for_a_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["compile", str(MODELS / "gemm.bin"), "--for", "cpu", "-o", "gemm.stablehlo"]) == 0
-    Path("gemm.bin").symlink_to("gemm.stablehlo")
-    capsys.readouterr()
-    for file in ("gemm.stablehlo", "gemm.bin"):
-        for command in (["run", file], ["check", file]):
-            assert main(command) == 2
-            rule = "must be a DirectML serialized graph, but jax.export.deserialize reads it"
-            assert capsys.readouterr().err == f"{file}: the model {rule}\n"
-
-
 def test_the_extra_that_writes_programs_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

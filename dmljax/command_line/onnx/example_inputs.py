@@ -2,21 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
+from dmljax.command_line.onnx.arrays import SEED, array_of_input, draw_array
 from dmljax.command_line.onnx.input_types import GivenSizes, type_of_input
 from dmljax.command_line.onnx.open_caches import open_caches
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.foundation.files import MODES, PICTURES, read_picture, unreadable
+from dmljax.foundation.files import MODES, PICTURES, read_picture
 from dmljax.onnx.graph.graph import TensorType
 from dmljax.onnx.model import Model
 from dmljax.onnx.values.types import Elements
-from dmljax.text import did_you_mean, join_words, reason_of
-
-SEED = 0
+from dmljax.text import did_you_mean
 
 
 def make_inputs(model: Model, files: Mapping[str, str], sizes: GivenSizes) -> dict[str, Elements]:
@@ -40,59 +38,11 @@ def make_inputs(model: Model, files: Mapping[str, str], sizes: GivenSizes) -> di
     }
 
 
-def files_by_name(texts: Sequence[str]) -> dict[str, str]:
-    """Parses NAME=FILE options; an .npz file needs no name, and provides all its arrays."""
-    files: dict[str, str] = {}
-    for text in texts:
-        name, _, path = text.rpartition("=")  # names may have equals signs
-        if name and path:
-            files[name] = path
-        elif not name and path.lower().endswith(".npz"):
-            files |= dict.fromkeys(_load(path), path)
-        else:
-            raise InvalidDesc(Problem("input", "must be NAME=FILE, or an .npz file", text))
-    return files
-
-
 def _read(path: str, tensor: TensorType) -> Elements:
     suffix = Path(path).suffix.lower()
     if suffix in PICTURES:
         return _from_picture(path, tensor)
-    loaded = _load(path)
-    if isinstance(loaded, np.ndarray):
-        return loaded
-    name = tensor.name if tensor.name in loaded or len(loaded) != 1 else next(iter(loaded))
-    if name not in loaded:
-        rule = f"{Path(path).name} must have an array with the input's name, or only one array"
-        raise InvalidDesc(Problem(("input", tensor.name), rule, join_words(loaded) or "none"))
-    elements: Elements = loaded[name]
-    return elements
-
-
-def array_in(path: str) -> Elements:
-    """The array in an .npy file, or the only array in an .npz file."""
-    loaded = _load(path)
-    arrays = {"": loaded} if isinstance(loaded, np.ndarray) else loaded
-    if len(arrays) != 1:
-        raise InvalidDesc(Problem((), f"{Path(path).name} must have one array", join_words(arrays) or "none"))
-    elements: Elements = next(iter(arrays.values()))
-    return elements
-
-
-def _load(path: str) -> Any:
-    """Loads the array in an .npy file, or the arrays in an .npz file by name."""
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return loaded
-        with loaded:
-            return dict(loaded)
-    except (OSError, ValueError, EOFError) as error:
-        if isinstance(error, OSError):
-            raise unreadable(Path(path), error) from None
-        kinds = ".npy, .npz, " + ", ".join(PICTURES)
-        reason = reason_of(error) if path.lower().endswith((".npy", ".npz")) else None
-        raise InvalidDesc(Problem((), f"{Path(path).name} must be one of {kinds}", reason)) from None
+    return array_of_input(path, tensor.name)
 
 
 def _from_picture(path: str, tensor: TensorType) -> Elements:
@@ -116,6 +66,4 @@ def _random(random: np.random.Generator, tensor: TensorType, shape: Sequence[int
     """Draws normally distributed floats, or zeros and ones for integers, which may be indices."""
     rule, remedy = "must be a tensor of numbers to be filled at random", f"--input {tensor.name}=FILE.npy"
     struct = type_of_input(tensor, shape, rule=rule, remedy=remedy)
-    is_float = jnp.issubdtype(struct.dtype, jnp.floating)
-    elements: Elements = random.standard_normal(struct.shape) if is_float else random.integers(0, 2, struct.shape)
-    return elements.astype(struct.dtype)
+    return draw_array(random, struct.shape, struct.dtype)

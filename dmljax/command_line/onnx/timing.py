@@ -1,8 +1,8 @@
 """Measures the time of a model's calls, by dmljax and by ONNX Runtime, and compares their results."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -10,9 +10,11 @@ from numpy.typing import ArrayLike
 
 from dmljax.errors import Problem, Unsupported, inside
 from dmljax.foundation.programs.progress import report
-from dmljax.onnx.model import Model
-from dmljax.onnx.values.types import Elements, Value
-from dmljax.text import reason_of
+from dmljax.text import escape_controls, reason_of
+
+if TYPE_CHECKING:  # artifacts are timed where the package onnx may not be installed
+    from dmljax.onnx.model import Model
+    from dmljax.onnx.values.types import Elements, Value
 
 CALLS = 5  # after the first
 SEED = 0
@@ -31,20 +33,20 @@ class Timing(NamedTuple):
         return max(self.first - self.median, 0.0)
 
 
-def _measure(names: Sequence[str], call: Callable[[], Sequence[Any]]) -> Timing:
-    """Calls a function once to compile it, and then a few times."""
+def measure_calls(names: Sequence[str], call: Callable[[], Sequence[Any]], count: int) -> Timing:
+    """Calls a function once to compile it, and then `count` times."""
     results: Sequence[Any] = ()
     times = []
-    for index in range(1 + CALLS):
-        report("running the model", index + 1, 1 + CALLS, "call")
+    for index in range(1 + count):
+        report("running the model", index + 1, 1 + count, "call")
         start = time.perf_counter()
         results = call()
         times.append(time.perf_counter() - start)
     return Timing(dict(zip(names, results, strict=True)), times[0], float(np.median(times[1:])))
 
 
-def measure(model: Model, inputs: Mapping[str, Elements]) -> Timing:
-    """Measures calls of a model, always with the same random key."""
+def measure(model: "Model", inputs: "Mapping[str, Elements]", count: int = CALLS) -> Timing:
+    """Measures `count` calls of a model, always with the same random key."""
     placed = [inputs[tensor.name] for tensor in model.inputs]
     named: dict[str, Any] = {tensor.name: inputs[tensor.name] for tensor in model.defaults if tensor.name in inputs}
     if model.is_random:
@@ -54,11 +56,11 @@ def measure(model: Model, inputs: Mapping[str, Elements]) -> Timing:
         results = jax.block_until_ready(model(*placed, **named))
         return results if isinstance(results, tuple) else (results,)
 
-    return _measure([tensor.name for tensor in model.outputs], call)
+    return measure_calls([tensor.name for tensor in model.outputs], call, count)
 
 
-def measure_in_onnxruntime(path: str, inputs: Mapping[str, Elements]) -> Timing:
-    """Measures calls of a model by ONNX Runtime on the CPU."""
+def measure_in_onnxruntime(path: str, inputs: "Mapping[str, Elements]", count: int = CALLS) -> Timing:
+    """Measures `count` calls of a model by ONNX Runtime on the CPU."""
     try:
         import onnxruntime
     except ImportError as error:
@@ -67,7 +69,8 @@ def measure_in_onnxruntime(path: str, inputs: Mapping[str, Elements]) -> Timing:
     with inside("onnxruntime"):
         try:
             session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-            return _measure([output.name for output in session.get_outputs()], lambda: session.run(None, dict(inputs)))
+            names = [output.name for output in session.get_outputs()]
+            return measure_calls(names, lambda: session.run(None, dict(inputs)), count)
         except Exception as error:  # its errors derive directly from Exception
             raise Unsupported(Problem((), f"cannot run the model: {reason_of(error)}")) from None
 
@@ -82,7 +85,23 @@ def greatest_difference(first: ArrayLike, second: ArrayLike) -> float:
     return float(np.max(distances, initial=0))
 
 
-def describe_result(result: Value) -> str:
+def to_json(timed: Timing, loaded: float) -> dict[str, Any]:
+    """The results and times of a program that took `loaded` seconds to load, ready for JSON."""
+    outputs = {
+        name: {"type": jax.typeof(array).str_short(), "values": array.tolist()} for name, array in timed.results.items()
+    }
+    times = {"load": loaded, "compile": timed.compilation, "call": timed.median}
+    return {"outputs": outputs, "seconds": times}
+
+
+def timing_lines(timed: Timing, loaded: float) -> Iterator[str]:
+    """The times and results of a program that took `loaded` seconds to load, as lines."""
+    yield f"{loaded:.2f} s to load, {timed.compilation:.2f} s to compile, {timed.median * 1e3:.3f} ms for a call"
+    for name, result in timed.results.items():
+        yield f"{escape_controls(name)}: {describe_result(result)}"
+
+
+def describe_result(result: "Value") -> str:
     """Describes a result: its type and its first elements."""
     if not isinstance(result, jax.Array):
         return f"{len(result)} elements of a sequence" if isinstance(result, list) else str(result)
