@@ -41,7 +41,15 @@ _CALLED_HERE: dict[str, tuple[tuple[str, ...], ...]] = {
     **dict.fromkeys(("pred", "cond"), (("condition",),)),
     **dict.fromkeys(("method", "mode"), (("interpolation_mode",), ("padding_mode",))),
     **dict.fromkeys(("constant_values", "constant_value", "pad_value"), (("padding_value",),)),
-    **dict.fromkeys(("key", "rng", "rngs", "seed", "state"), (("input_state",),)),
+    **dict.fromkeys(("key", "rng", "rngs", "state"), (("input_state",),)),
+    **dict.fromkeys(("seed", "random_seed", "generator"), (("input_state",), ("key",))),
+    **dict.fromkeys(("input_ids", "inputs", "prompt", "tokens"), (("prompts",),)),
+    **dict.fromkeys(("past_key_values", "cache"), (("state",),)),
+    "input_features": (("audio",),),
+    "pixel_values": (("images",),),
+    "num_inference_steps": (("steps",),),
+    "guidance_scale": (("guidance",),),
+    "negative_prompt": (("negative",),),
     "dtype": (("data_type",),),
     "act": (("fused_activation",),),
     "activation": (("fused_activation",), ("activations",)),
@@ -69,6 +77,30 @@ _CALLED_HERE: dict[str, tuple[tuple[str, ...], ...]] = {
 
 # Arguments of other libraries; the parameters of the functions that take something else instead; and the remedy.
 _REMEDIES = (
+    (
+        "max_new_tokens max_tokens",
+        "max_length do_sample",
+        "max_length counts the prompt: max_length=len(prompt) + 20 adds at most 20 tokens",
+    ),
+    ("min_new_tokens", "min_length do_sample", "min_length counts the prompt: min_length=len(prompt) + 20"),
+    (
+        "num_beams num_beam_groups length_penalty early_stopping diversity_penalty",
+        "do_sample",
+        "dmljax has no beams: it takes the likeliest token, or draws with do_sample=True",
+    ),
+    ("num_return_sequences n num_images_per_prompt", "prompts", "give the prompt several times, in a list"),
+    ("attention_mask padding_side pad_token_id", "do_sample", "prompts may differ in length: prompts=[[1, 2], [3]]"),
+    (
+        "eos_token_id stop stop_strings stopping_criteria",
+        "do_sample",
+        "the folder's genai_config.json has the end tokens; a loop over stream may stop anywhere",
+    ),
+    ("streamer stream", "do_sample", "stream gives tokens as they come"),
+    ("use_cache", "do_sample", "caches are always used"),
+    ("generation_config", "do_sample", "give its fields by name, such as max_length=100"),
+    ("typical_p min_p epsilon_cutoff eta_cutoff", "do_sample", "top_k and top_p leave out unlikely tokens"),
+    ("logits_processor logit_bias bad_words_ids", "do_sample", "a stream's logits may be set before each token"),
+    ("output_scores output_logits return_dict_in_generate", "do_sample", "the method logits scores tokens"),
     ("keepdim keepdims", "", "the result keeps each dimension; jnp.squeeze removes those of size 1"),
     ("end ends stop limit_indices", "sizes", "sizes are numbers of elements, such as end - start"),
     (

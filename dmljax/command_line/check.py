@@ -149,7 +149,9 @@ def _describe_folder(settings: Any, weight_bytes: Mapping[str, int], cache_bytes
     if weight_bytes:
         parts = join_words(f"{format_amount(size, 'B')} of {group}" for group, size in weight_bytes.items())
         yield f"weights of {format_amount(sum(weight_bytes.values()), 'B')}: {parts}"
-        yield f"caches of {format_amount(cache_bytes, 'B')} for 1,000 tokens of a sequence"
+        length = min(settings.context_length, 1000)
+        tokens = "1,000 tokens of a sequence" if length == 1000 else f"a sequence of {length} tokens, the context"
+        yield f"caches of {format_amount(cache_bytes * length // 1000, 'B')} for {tokens}"
 
 
 def _check_model(path: str, options: argparse.Namespace) -> int:

@@ -109,9 +109,11 @@ class _CommandParser(argparse.ArgumentParser):
         known, others = super().parse_known_args(args, namespace)
         if others:
             option, known_options = others[0].partition("=")[0], self._option_string_actions
+            elsewhere = (self.get_default("elsewhere") or {}).get(f"--{option.strip('-').replace('-', '_')}")
             longer = [other for other in known_options if other.startswith(option)]
             near = longer or get_close_matches(option, known_options, n=1, cutoff=0.7)
-            self.error(f"unrecognized arguments: {' '.join(others)}", f"did you mean {near[0]}?" if near else None)
+            tip = elsewhere or (f"did you mean {near[0]}?" if near else None)
+            self.error(f"unrecognized arguments: {' '.join(others)}", tip)
         return known, others
 
     def error(self, message: str, tip: str | None = None) -> NoReturn:

@@ -33,7 +33,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(subparsers, "generate", SUMMARY, EXAMPLES)
     parser.add_argument("folder", type=Path, help="the folder of the model")
     parser.add_argument("prompt", nargs="?", help="the text to continue or to show (default: the standard input)")
-    add_options(parser, ("--seed", "the seed of what is drawn", SEED))
+    add_options(parser, ("--seed", "the seed of what is drawn (default: 0)", SEED | {"default": None}))
     add_options(
         parser.add_argument_group("language models"),
         ("--chat", "converse: each line is a message, and the folder's template puts them together", FLAG),
@@ -42,9 +42,17 @@ def add_parser(subparsers: Subparsers) -> None:
             "what a model with an encoder hears: an array of features, with a batch of 1",
             {"metavar": "FILE.npy"},
         ),
-        ("--max_length", "most tokens, with the prompt; caches have room for as many", COUNT | {"default": None}),
-        ("--min_length", "tokens before which the text does not end", COUNT | {"default": None}),
-        ("--do_sample", "draw tokens instead of the likeliest", FLAG | {"default": None}),
+        (
+            "--max_length",
+            "most tokens, counting those of the prompt; caches have room for as many",
+            COUNT | {"default": None},
+        ),
+        ("--min_length", "tokens, with the prompt, before which the text does not end", COUNT | {"default": None}),
+        (
+            "--do_sample",
+            "draw tokens instead of the likeliest; --temperature, --top_k, --top_p and --seed need it",
+            FLAG | {"default": None},
+        ),
         ("--temperature", "above 1 for more even probabilities, below 1 for less even ones", NUMBER),
         ("--top_k", "draw from the likeliest K tokens; 0 for all", COUNT | {"type": parse_integer, "default": None}),
         ("--top_p", "draw from the fewest tokens whose probabilities add up to P", NUMBER),
@@ -65,6 +73,24 @@ def add_parser(subparsers: Subparsers) -> None:
         ("--width", "the picture's width (default: the model's)", COUNT | {"default": None}),
         ("--scheduler", "ddim, pndm, euler, euler_ancestral, lcm or dpmsolver++", {"metavar": "NAME"}),
     )
+    parser.set_defaults(elsewhere=_ELSEWHERE)
+
+
+# The names of options in transformers and diffusers, with what to write here
+_ELSEWHERE = {
+    "--max_new_tokens": "--max_length counts the tokens of the prompt as well",
+    "--max_tokens": "--max_length counts the tokens of the prompt as well",
+    "--min_new_tokens": "--min_length counts the tokens of the prompt as well",
+    "--num_beams": "dmljax has no beams: it takes the likeliest token, or draws with --do_sample",
+    "--num_return_sequences": "run the command again, with another --seed",
+    "--random_seed": "did you mean --seed?",
+    "--sample": "did you mean --do_sample?",
+    "--prompt": "the prompt follows the folder: dmljax generate FOLDER PROMPT",
+    "--model": "the folder follows the command: dmljax generate FOLDER PROMPT",
+    "--num_inference_steps": "did you mean --steps?",
+    "--guidance_scale": "did you mean --guidance?",
+    "--negative_prompt": "did you mean --negative?",
+}
 
 
 def run(options: argparse.Namespace) -> int:
@@ -72,34 +98,45 @@ def run(options: argparse.Namespace) -> int:
     import jax
 
     from dmljax.command_line.models import is_of_diffusion, require_unset
-    from dmljax.errors import InvalidDesc, Problem, within
+    from dmljax.errors import InvalidDesc, Problem, require, within
+    from dmljax.foundation.files import require_folder
 
+    require_folder(options.folder)
     if is_of_diffusion(options.folder):
         return _generate_picture(options)
     _refuse_options(options, _OF_DIFFUSION, "is only for folders of diffusion models")
     # Imported after the options are checked: the package onnx is an extra.
     from dmljax.command_line.onnx.arrays import array_in
     from dmljax.onnx import language_model
-    from dmljax.onnx.language.sampling import Search
+    from dmljax.onnx.language.sampling import Search, with_options
+    from dmljax.onnx.language.settings import read_settings
     from dmljax.onnx.language.tokens import Tokenizer
 
-    model = language_model(options.folder)
     if options.chat:
         require_unset(str(options.folder), "is not for conversations", audio=options.audio)
-    if "encoder" in model.settings.others and options.audio is None:
+        rule = "a conversation has no prompt: its messages come line by line"
+        require((), options.prompt is None, rule, repr(options.prompt))
+    # Refuse before weights are read and programs compiled, which may take minutes.
+    settings = read_settings(options.folder)
+    search = {name: getattr(options, name) for name in Search._fields}
+    with within("generate"):
+        chosen = with_options(settings.search, search, settings.context_length)
+    for name, value in _set_options(options, _OF_DRAWS).items():
+        rule, remedy = f"--{name} has no effect without --do_sample", "--do_sample draws tokens"
+        require((), chosen.do_sample, rule, value, remedy=remedy)
+    if "encoder" in settings.others and not settings.translates and options.audio is None:
         rule, remedy = "--audio must be given, because the folder has an encoder", "--audio FEATURES.npy"
         raise InvalidDesc(Problem((), rule, "none", remedy=remedy))
     audio = None if options.audio is None else array_in(options.audio)
-    tokenizer = Tokenizer(options.folder, model.settings.vocabulary)
-    search = {name: getattr(options, name) for name in Search._fields}
-    is_drawn = model.settings.search.do_sample if options.do_sample is None else options.do_sample
-    search["key"] = jax.random.key(options.seed) if is_drawn else None
+    tokenizer = Tokenizer(options.folder, settings.vocabulary)
+    search["key"] = jax.random.key(options.seed or 0) if chosen.do_sample else None
     if options.chat:
-        _converse(model, tokenizer, search, as_json=options.json)
+        _converse(language_model(options.folder), tokenizer, search, as_json=options.json)
         return 0
-    prompt = _prompt(options)
+    tokens = tokenizer.tokens(_prompt(options))
+    _require_room(len(tokens), chosen.max_length, settings.context_length)
+    model = language_model(options.folder)
     begin = time.perf_counter()
-    tokens = tokenizer.tokens(prompt)
     with within("generate"):
         stream = model.stream(tokens, block=_BLOCK, audio=audio, **search)
     text, news, first, rate = _print_stream(tokenizer, stream, begin, is_silent=options.json)
@@ -113,7 +150,17 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _require_room(prompt: int, max_length: int, context: int) -> None:
+    """Raises if no token can follow the prompt."""
+    from dmljax.errors import require
+
+    require((), prompt < context, f"the prompt must have fewer than {context} tokens, the model's context", prompt)
+    rule = f"--max_length must be more than the {count_text(prompt, 'token')} of the prompt, which it counts"
+    require((), prompt < max_length, rule, max_length, remedy=f"--max_length {min(prompt + 100, context)}")
+
+
 _BLOCK = 8  # tokens that come at once
+_OF_DRAWS = ("temperature", "top_k", "top_p", "seed")
 _OF_DIFFUSION = ("output", "negative", "steps", "guidance", "height", "width", "scheduler")
 _OF_LANGUAGE = (
     "chat",
@@ -174,7 +221,7 @@ def _generate_picture(options: argparse.Namespace) -> int:
                 )
                 print(f"{color_text('warning', YELLOW, sys.stderr)}: {message}", file=sys.stderr)
         begin = time.perf_counter()
-        image = jax.block_until_ready(model.generate(prompt, key=jax.random.key(options.seed), **choices))[0]
+        image = jax.block_until_ready(model.generate(prompt, key=jax.random.key(options.seed or 0), **choices))[0]
         seconds = time.perf_counter() - begin
         write_picture(options.output, image)
     height, width, _ = image.shape

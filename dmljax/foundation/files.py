@@ -112,6 +112,20 @@ def find_foreign_content(data: bytes) -> ForeignContent | None:
     return None
 
 
+def require_folder(folder: Path) -> None:
+    """Raises if a path does not name the folder of a model, but a file or nothing."""
+    if folder.is_dir():
+        return
+    location = f"'{one_line(folder)}'"
+    if folder.exists():
+        is_onnx = folder.suffix.lower() == ".onnx"
+        remedy = f"`dmljax run {one_line(folder)}` or dmljax.onnx.load runs a single model" if is_onnx else None
+        error, problem = errno.ENOTDIR, Problem("folder", "must be a folder, not a file", location, remedy=remedy)
+    else:
+        error, problem = errno.ENOENT, Problem("folder", "must exist", location)
+    raise unusable_file(problem, OSError(error, os.strerror(error)), str(folder))
+
+
 def unreadable(path: Path, error: OSError | ValueError) -> InvalidDesc:
     """The error for a file that cannot be read, with Python's reason."""
     problem = Problem((), "must be a readable file", f"'{one_line(path)}' ({reason_of(error)})")

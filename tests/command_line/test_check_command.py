@@ -52,7 +52,7 @@ def test_a_check_describes_a_folder(folder: Path, capsys: pytest.CaptureFixture[
         "search: max_length 64, min_length 0, do_sample False, temperature 1.0, top_k 50, top_p 1.0,"
         " repetition_penalty 1.0, no_repeat_ngram_size 0",
         f"weights of 45.7 kB: {kinds}",
-        "caches of 512 kB for 1,000 tokens of a sequence",
+        "caches of 32.8 kB for a sequence of 64 tokens, the context",
         "no findings, no nodes that ONNX Runtime's DirectML provider leaves to the CPU",
     ]
 

@@ -12,6 +12,7 @@ from small_language_models import TEMPLATE, WORDS, write_folder, write_tokenizer
 
 from dmljax.command_line.cli import main
 from dmljax.onnx import language_model
+from dmljax.onnx.language import model as language_models
 
 pytest.importorskip("tokenizers")
 
@@ -94,7 +95,22 @@ def test_a_conversation_goes_on(
     [
         ({}, [""], "prompt must have at least one token; got ''"),
         ({}, ["w7", "--top_p", "2"], "top_p must be a number above 0 and at most 1; got 2.0"),
-        ({}, ["w7 w7", "--max_length", "1"], "prompts must leave at most max_length = 1 token in all; got 2"),
+        (
+            {},
+            ["w7 w7", "--max_length", "1"],
+            "--max_length must be more than the 2 tokens of the prompt, which it counts; got 1\ntip: --max_length 64\n",
+        ),
+        ({}, ["w7 w7 w7", "--max_length", "3"], "--max_length must be more than the 3 tokens of the prompt"),
+        ({}, ["w7 " * 64], "the prompt must have fewer than 64 tokens, the model's context; got 64\n"),
+        ({}, ["w7", "--max_length", "65"], "max_length must be an integer from 1 to 64, the model's context; got 65"),
+        (
+            {},
+            ["w7", "--temperature", "0.7"],
+            "--temperature has no effect without --do_sample; got 0.7\ntip: --do_sample draws tokens\n",
+        ),
+        ({}, ["w7", "--top_k", "0"], "--top_k has no effect without --do_sample; got 0"),
+        ({}, ["w7", "--seed", "0"], "--seed has no effect without --do_sample; got 0"),
+        ({}, ["w7", "--chat"], "a conversation has no prompt: its messages come line by line; got 'w7'"),
         ({"tokenizer.json": "{}"}, ["w7"], '["tokenizer.json"] must be a tokenizer; got'),
         ({"tokenizer.json": None}, ["w7"], "tokenizer.json"),
         ({"tokenizer_config.json": "{}"}, ["--chat"], '["tokenizer_config.json"] must have a chat_template'),
@@ -124,6 +140,8 @@ def test_wrong_calls_are_refused_in_a_line(
         if text is not None:
             (tmp_path / name).unlink(missing_ok=True)
             (tmp_path / name).write_text(text)
+    if {*arguments} & {"--max_length", "--temperature", "--top_k", "--seed"}:
+        monkeypatch.setattr(language_models, "load_parts", None)  # refused before weights are read
     error = run_command(capsys, str(tmp_path), *arguments, status=2).err
     assert message in error
     assert error.startswith("error: ")
@@ -140,3 +158,30 @@ def test_a_tokenizer_of_another_vocabulary_is_refused(
     (tmp_path / "tokenizer.json").write_text(json.dumps(changed))
     error = run_command(capsys, str(tmp_path), "w7", status=2).err
     assert "must have tokens below 48, the model's vocab_size; got 900" in error
+
+
+@pytest.mark.parametrize(
+    ("option", "tip"),
+    [
+        ("--max_new_tokens=20", "--max_length counts the tokens of the prompt as well"),
+        ("--max-new-tokens=20", "--max_length counts the tokens of the prompt as well"),
+        ("--num_beams=4", "dmljax has no beams: it takes the likeliest token, or draws with --do_sample"),
+        ("--guidance-scale=4", "did you mean --guidance?"),
+        ("--do-sample", "did you mean --do_sample?"),
+    ],
+)
+def test_names_of_other_libraries_get_a_remedy(option: str, tip: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["generate", "folder", "hi", option])
+    assert capsys.readouterr().err == f"error: unrecognized arguments: {option}\ntip: {tip}\n"
+
+
+def test_a_file_or_nothing_instead_of_a_folder_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("model.onnx").write_bytes(b"")
+    assert run_command(capsys, "none", "hi", status=2).err == "error: folder must exist; got 'none'\n"
+    error = "error: folder must be a folder, not a file; got 'model.onnx'\n"
+    tip = "tip: `dmljax run model.onnx` or dmljax.onnx.load runs a single model\n"
+    assert run_command(capsys, "model.onnx", "hi", status=2).err == error + tip

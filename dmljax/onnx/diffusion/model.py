@@ -17,14 +17,16 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import Mesh
 
+from dmljax.calls.binding import check_arguments
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, all_checked, require, within
 from dmljax.foundation.checks import array, integer_in
-from dmljax.foundation.files import read_object
+from dmljax.foundation.files import read_object, require_folder
 from dmljax.foundation.programs.compiling import Program
 from dmljax.foundation.programs.progress import Progress, has_listener, listen, report
 from dmljax.foundation.programs.store import digest_of
 from dmljax.onnx.diffusion.schedulers import FILE as SCHEDULER, REACH, Scheduler, Table, scheduler_of
 from dmljax.onnx.graph.graph import Node
+from dmljax.onnx.language.settings import DIFFUSION_FILE as INDEX, FILE as LANGUAGE_FILE
 from dmljax.onnx.language.tokens import PromptTokenizer
 from dmljax.onnx.loading import load_graph
 from dmljax.onnx.model import Model, loaded_graph, require_key
@@ -34,7 +36,6 @@ from dmljax.onnx.values.types import DType
 from dmljax.text import join_words, show
 from dmljax.types import FLOATS
 
-INDEX = "model_index.json"
 _MOST_BYTES = 2**20
 
 # The parts, with the names of their inputs and of the output that is used
@@ -60,8 +61,14 @@ class DiffusionSettings(NamedTuple):
 
 def read_diffusion_settings(folder: Path) -> DiffusionSettings:
     """Reads the configurations in a folder; an error lists all missing parts, or all wrong fields."""
-    if folder.is_dir() and not (folder / INDEX).exists():
-        remedy = "a folder that diffusers or Optimum exported to ONNX"
+    require_folder(folder)
+    if not (folder / INDEX).exists():
+        is_of_language = (folder / LANGUAGE_FILE).exists()
+        remedy = (
+            f"dmljax.onnx.language_model loads a folder with {LANGUAGE_FILE}"
+            if is_of_language
+            else "a folder that diffusers or Optimum exported to ONNX"
+        )
         raise InvalidDesc(Problem("folder", f"must have a {INDEX}", show(str(folder)), remedy=remedy))
     read_object(folder, INDEX, _MOST_BYTES)
     for part in _OTHER_PARTS:
@@ -162,6 +169,7 @@ class DiffusionModel(FolderModel):
         """The folder's tokenizer; reading it needs the extra `genai`."""
         return PromptTokenizer(self.settings.folder, self._vocabulary)
 
+    @check_arguments
     def generate(
         self,
         prompts: Any,

@@ -4,6 +4,7 @@
 them.
 """
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from dmljax.calls.binding import bind_arguments, check_arguments
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, within
 from dmljax.foundation.checks import integer_in
 from dmljax.foundation.programs.progress import Progress, listen, report
@@ -25,7 +27,7 @@ from dmljax.onnx.language.generation import (
     generation_programs,
 )
 from dmljax.onnx.language.parts import DECODER, FolderModels, load_parts, problems_of_names, types_of_inputs
-from dmljax.onnx.language.sampling import Search, with_options
+from dmljax.onnx.language.sampling import Search, require_effect, with_options
 from dmljax.onnx.language.settings import Settings, read_settings
 from dmljax.onnx.language.state import (
     State,
@@ -42,7 +44,7 @@ from dmljax.onnx.model import Model, loaded_graph
 from dmljax.onnx.rewrites.fewer_layers import graph_with_layers, renumber_caches
 from dmljax.onnx.several_models import FolderModel, check_folder
 from dmljax.onnx.values.types import DType
-from dmljax.text import join_words, show
+from dmljax.text import show
 
 
 def language_model(
@@ -123,6 +125,7 @@ class LanguageModel(FolderModel):
         tuned = self.model.with_low_rank(rank, names, key=key)
         return LanguageModel(self.settings, self.models.by_part | {DECODER: tuned})
 
+    @check_arguments
     def generate(
         self,
         prompts: Any = None,
@@ -164,7 +167,7 @@ class LanguageModel(FolderModel):
             "no_repeat_ngram_size": no_repeat_ngram_size,
         }
         with within("onnx"), listen(progress):
-            run = self._prefill(Inputs(prompts, audio, images), state, weights, options, key)
+            run = self._prefill(Inputs(prompts, audio, images), state, weights, options, key, is_continued=True)
             return run.advance(run.search.max_length).sequences()
 
     def stream(
@@ -180,12 +183,11 @@ class LanguageModel(FolderModel):
             known = {name: options.pop(name, None) for name in ("key", "state", "weights", "audio", "images")}
             unknown = options.keys() - {*Search._fields}
             if unknown:
-                names = join_words([*Search._fields, *known], "or")
-                rule = f"must be options of generate: {names}"
-                raise InvalidType(Problem("options", rule, ", ".join(sorted(unknown))))
+                bind_arguments("generate", inspect.signature(self.generate), (), dict.fromkeys(sorted(unknown)))
             inputs = Inputs(prompts, known["audio"], known["images"])
             with listen(progress):
-                run = self._prefill(inputs, known["state"], known["weights"], options, known["key"])
+                given = known["state"], known["weights"], options, known["key"]
+                run = self._prefill(inputs, *given, is_continued=True)
             if is_traced(run.state.tokens):
                 rule = "not supported under jax.jit and other transformations, because it gives tokens as they come"
                 raise Unsupported(Problem("stream", rule, remedy="generate works there"))
@@ -262,13 +264,17 @@ class LanguageModel(FolderModel):
         weights: Mapping[str, Any] | None,
         options: Mapping[str, Any],
         key: Array | None = None,
+        *,
+        is_continued: bool = False,
     ) -> GenerationRun:
-        """The prompts read, after the sequences of `state`."""
+        """The prompts read, after the sequences of `state`; raises if they are to be continued without room."""
         search = self._require_options(options, key, inputs.prompts, state)
         arrays, mesh = self.models.call_weights(weights)
         rows, is_single = self._rows_of_inputs(inputs, state)
         # Copies of a state's lengths may be traced where these are known.
         lengths = np.zeros(len(rows), np.int32) if state is None else to_numpy(state.lengths)
+        if is_continued and rows and not is_traced(lengths):
+            self._require_room(lengths + np.array([len(row) for row in rows]), search.max_length)
         first = self._first_state(rows, inputs.audio, state, arrays, search.max_length)
         if state is None:
             first = place_on_mesh(first, mesh, self.decoder.batch_axes)
@@ -280,6 +286,7 @@ class LanguageModel(FolderModel):
         """The folder's search with the options; raises if something that it needs is not given."""
         settings = self.settings
         search = with_options(settings.search, options, settings.context_length)
+        require_effect(search, options)
         if search.do_sample and key is None:
             raise InvalidType(Problem("key", "needed for do_sample", remedy="key=jax.random.key(0)"))
         if state is None:
@@ -294,6 +301,17 @@ class LanguageModel(FolderModel):
         if search.max_length > room:
             raise InvalidDesc(Problem("max_length", f"must be at most {room}, the room of state", search.max_length))
         return search
+
+    def _require_room(self, lengths: Any, max_length: int) -> None:
+        """Raises before anything is compiled if no sequence may get another token."""
+        shortest, context = int(min(lengths)), self.settings.context_length
+        if shortest < max_length:
+            return
+        if shortest >= context:
+            rule = f"must have fewer than {context} tokens, the model's context"
+            raise InvalidDesc(Problem("prompts", rule, shortest))
+        rule = f"must be more than {shortest}, because it counts the tokens of the prompt"
+        raise InvalidDesc(Problem("max_length", rule, max_length))
 
     def _rows_of_inputs(self, inputs: Inputs, state: State | None) -> tuple[list[Any], bool]:
         """The tokens of each sequence, and whether there is a single one, without a list around it."""

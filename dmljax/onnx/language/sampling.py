@@ -52,6 +52,17 @@ def with_options(search: Search, changes: Mapping[str, Any], context_length: int
     return search._replace(**options)
 
 
+_OF_DRAWS = ("temperature", "top_k", "top_p")
+
+
+def require_effect(search: Search, changes: Mapping[str, Any]) -> None:
+    """Raises if `changes` set how tokens are drawn, but the search takes the likeliest."""
+    given = [name for name in _OF_DRAWS if changes.get(name) is not None and not search.do_sample]
+    if given:
+        rule, remedy = "has no effect without do_sample", "do_sample=True draws tokens"
+        raise InvalidDesc(*(Problem(name, rule, show(changes[name]), remedy=remedy) for name in given))
+
+
 class Sampling(NamedTuple):
     """The parts of a search that a program is compiled for; the others are its arguments."""
 

@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported, all_checked, inside
 from dmljax.foundation.checks import integer_in
-from dmljax.foundation.files import read_object
+from dmljax.foundation.files import read_object, require_folder
 from dmljax.onnx.graph.reader import read_types_of_inputs
 from dmljax.onnx.language.sampling import Search, with_options
 from dmljax.text import did_you_mean, join_words, show
 
 FILE = "genai_config.json"
+DIFFUSION_FILE = "model_index.json"  # of the folders that have a diffusion model instead
 TRANSLATION = "marian-ssru"  # the kind of models that read a whole text before they write another
 _MOST_BYTES = 2**20
 
@@ -114,8 +115,14 @@ def read_settings(folder: Path) -> Settings:
 
 def read_configuration(folder: Path) -> dict[str, Any]:
     """Reads the content of the configuration in a folder."""
-    if folder.is_dir() and not (folder / FILE).exists():
-        remedy = "a folder that onnxruntime_genai.models.builder made"
+    require_folder(folder)
+    if not (folder / FILE).exists():
+        is_of_diffusion = (folder / DIFFUSION_FILE).exists()
+        remedy = (
+            f"dmljax.onnx.diffusion_model loads a folder with {DIFFUSION_FILE}"
+            if is_of_diffusion
+            else "a folder that onnxruntime_genai.models.builder made"
+        )
         raise InvalidDesc(Problem("folder", f"must have a {FILE}", show(str(folder)), remedy=remedy))
     return read_object(folder, FILE, _MOST_BYTES)
 

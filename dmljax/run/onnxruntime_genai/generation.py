@@ -114,7 +114,12 @@ class Generator(Answering):
         heard = {"audio": self._audio, "images": self._images} if state is None else {}
         state = None if state is None else _shorten(state, length)
         log_tokens("model_input_values", rows)
-        self._stream = self._model.stream(rows, block=1, state=state, **heard, **self._options)
+        before = 0 if state is None else length
+        if before + min(map(len, rows)) >= self._most:  # GenAI reads a prompt even if no token can follow
+            state = self._model.start(rows, max_length=self._most, state=state, **heard)
+            self._stream = self._model.stream(block=1, state=state, **self._options)
+        else:
+            self._stream = self._model.stream(rows, block=1, state=state, **heard, **self._options)
         log_logits(lambda: np.asarray(self._require_stream().logits))
         self._has_ended[:] = False
         if "key" in self._options:

@@ -529,7 +529,10 @@ def test_all_methods_are_traced(model: LanguageModel, stateful: LanguageModel, t
 
 TRACED: list[tuple[Callable[[Any, Any], Any], str]] = [
     (lambda m, x: m.stream(x, max_length=20), "stream: not supported under jax.jit"),
-    (lambda m, x: m.generate(x, max_length=4), "prompts must leave at most max_length = 4 tokens in all; got 5"),
+    (
+        lambda m, x: m.generate(x, max_length=4),
+        "max_length must be more than 5, because it counts the tokens of the prompt; got 4",
+    ),
     (lambda m, x: m.generate(x[None, None], max_length=20), "prompts must be integers of the shape (tokens,)"),
     (lambda m, x: m.generate(x[:0], max_length=20), "prompts must be integers of the shape (tokens,)"),
     (lambda m, x: m.generate(x / 2, max_length=20), "prompts must be integers of the shape (tokens,)"),
@@ -660,7 +663,22 @@ def test_a_number_of_logits_to_keep_is_0(name: str, folder: Path, tmp_path: Path
         (lambda m: m.generate([[1], 2]), "prompts[1] must be a list of tokens"),
         (lambda m: m.generate([1, 48]), "prompts[0] must have tokens from 0 to 47, the model's vocabulary; got 48"),
         (lambda m: m.generate([[1], []]), "prompts[1] must have at least one token; got none"),
-        (lambda m: m.generate(PROMPT, max_length=4), "prompts must leave at most max_length = 4 tokens in all; got 5"),
+        (
+            lambda m: m.generate(PROMPT, max_length=4),
+            "max_length must be more than 5, because it counts the tokens of the prompt; got 4",
+        ),
+        (lambda m: m.generate([3] * 64), "prompts must have fewer than 64 tokens, the model's context; got 64"),
+        (lambda m: m.generate([PROMPT, [1] * 9], max_length=8), "prompts must leave at most max_length = 8 tokens"),
+        (
+            lambda m: m.generate(PROMPT, temperature=0.7),
+            "temperature: has no effect without do_sample; got 0.7 (do_sample=True draws tokens)",
+        ),
+        (lambda m: m.stream(PROMPT, top_p=0.9, do_sample=False), "top_p: has no effect without do_sample; got 0.9"),
+        (
+            lambda m: m.generate(PROMPT, max_new_tokens=20),
+            "generate: got an unexpected keyword argument 'max_new_tokens' (max_length counts the prompt: ",
+        ),
+        (lambda m: m.stream(PROMPT, seed=3), "'seed' (did you mean key for seed?)"),
         (
             lambda m: m.generate(PROMPT, max_length=65),
             "max_length must be an integer from 1 to 64, the model's context",
@@ -672,7 +690,7 @@ def test_a_number_of_logits_to_keep_is_0(name: str, folder: Path, tmp_path: Path
         ),
         (lambda m: m.generate(PROMPT, do_sample=1), "do_sample must be True or False; got 1"),
         (lambda m: m.generate(PROMPT, do_sample=True), "key: needed for do_sample (key=jax.random.key(0))"),
-        (lambda m: [*m.stream(PROMPT, tempo=1)], "options must be options of generate: max_length"),
+        (lambda m: [*m.stream(PROMPT, tempo=1)], "got an unexpected keyword argument 'tempo'"),
         (lambda m: m.logits([3] * 65), "prompts must have at most 64 tokens, the model's context; got 65"),
         (lambda m: m.generate(PROMPT, state={}), "state must be a State, as start returns it; got {}"),
         (lambda m: m.generate([PROMPT] * 2, state=m.start(PROMPT)), "prompts must be 1 lists of tokens"),
@@ -760,8 +778,12 @@ def test_wrong_folders_are_refused(folder: Path, tmp_path: Path, content: Any, m
 def test_a_folder_needs_its_files(tmp_path: Path) -> None:
     with refuses("folder must have a genai_config.json; got"):
         language_model(tmp_path)
-    with refuses("must be a readable file; got"):
+    with refuses("folder must exist; got") as missing:
         language_model(tmp_path / "none")
+    assert isinstance(missing.value, FileNotFoundError)
+    (tmp_path / "model.onnx").write_bytes(b"")
+    with refuses("folder must be a folder, not a file; got '...model.onnx' (`dmljax run ...dmljax.onnx.load runs"):
+        language_model(tmp_path / "model.onnx")
     with refuses("folder must be a path; got 3"):
         language_model(3)  # type: ignore[arg-type]
 
