@@ -30,6 +30,8 @@ OF_SIZES = ("onnx_free_dim_name_override", "onnx_free_dim_denotation_override", 
 
 def load_model(path: str, options: argparse.Namespace) -> DispatchModel:
     """Loads a DxDispatch model, from the standard input if the path is a dash."""
+    if options.input_path is not None:
+        require("input_path", options.input_path.is_dir(), "must be a folder that exists", one_line(options.input_path))
     return load(
         sys.stdin.buffer if path == "-" else path,
         input_path=options.input_path,

@@ -25,8 +25,11 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(options: argparse.Namespace) -> int:
     """Lists all operators, or those that match the words."""
     from dmljax.command_line.describe import OPERATORS_HEAD, coverage, markdown_table, operator_rows, summaries, table
+    from dmljax.command_line.models import warn_without_effect
 
     words = " ".join(options.words)
+    if options.json:
+        warn_without_effect(options, ["markdown"], "beside --json")
     if options.json:
         print(json.dumps(summaries(words), indent=1))
         return 0

@@ -24,7 +24,7 @@ from dmljax.command_line.options import (
     parse_sizes,
 )
 from dmljax.foundation.programs.progress import report
-from dmljax.text import escape_controls, json_text
+from dmljax.text import escape_controls, json_text, one_line
 
 if TYPE_CHECKING:
     from dmljax.dxdispatch.model import DispatchModel
@@ -139,10 +139,14 @@ def run(options: argparse.Namespace) -> int:
         warn,
         warn_without_effect,
     )
+    from dmljax.errors import require
     from dmljax.foundation.files import is_exported_file
 
     if options.x64:
         jax.config.update("jax_enable_x64", True)
+    if options.output_path is not None:
+        is_folder = options.output_path.is_dir() or not options.output_path.exists()
+        require("output_path", is_folder, "must be a folder, not a file", one_line(options.output_path))
     for subject, names in find_ignored_options(options):
         warn_without_effect(options, names, f"without {subject}")
     _show(options)

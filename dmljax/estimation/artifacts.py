@@ -24,7 +24,14 @@ from dmljax.estimation.chips import TARGETS, chips_of
 from dmljax.estimation.placement import ChipProgram, place_on_mesh
 from dmljax.foundation.checks import find_nonfinite
 from dmljax.foundation.extras import command_for
-from dmljax.foundation.files import open_file, open_output
+from dmljax.foundation.files import (
+    MAX_POINTER_BYTES,
+    ForeignContent,
+    find_foreign_content,
+    is_exported,
+    open_file,
+    open_output,
+)
 from dmljax.text import did_you_mean, join_words, one_line, reason_of
 
 CPU = "cpu"
@@ -135,9 +142,12 @@ def read(path: str) -> tuple[export.Exported, str]:
     """Reads an artifact, and returns it with a digest of its file."""
     _require_flatbuffers("reads")
     with open_file(Path(path), sys.maxsize) as file:
-        data = bytearray(file.read())
+        data = file.read()
+    if not is_exported(data):
+        foreign = find_foreign_content(data) or ForeignContent("must be an artifact")
+        raise InvalidDesc(Problem((), f"{one_line(path)} {foreign.rule}", remedy=foreign.remedy))
     try:
-        return export.deserialize(data), hashlib.sha256(data).hexdigest()
+        return export.deserialize(bytearray(data)), hashlib.sha256(data).hexdigest()
     except Exception as error:  # from wherever in another file's bytes flatbuffers stops
         raise InvalidDesc(Problem((), f"{one_line(path)} must be an artifact", reason_of(error))) from None
 
@@ -145,6 +155,8 @@ def read(path: str) -> tuple[export.Exported, str]:
 def _read_weights(path: str) -> dict[str, Any]:
     rule = f"{one_line(path)} must be a whole .npz file"
     with open_file(Path(path), sys.maxsize) as file:
+        if foreign := find_foreign_content(file.read(MAX_POINTER_BYTES)):
+            raise InvalidDesc(Problem((), f"{one_line(path)} {foreign.rule}", remedy=foreign.remedy))
         require((), zipfile.is_zipfile(file), rule)
         file.seek(0)
         try:

@@ -57,6 +57,11 @@ def test_a_check_describes_a_folder(folder: Path, capsys: pytest.CaptureFixture[
     ]
 
 
+def test_caches_of_a_long_context_are_those_of_1000_tokens(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changed(folder, 4096, "model", "context_length")
+    assert "caches of 512 kB for 1,000 tokens of a sequence" in run_check(capsys, folder)
+
+
 def test_a_check_describes_a_folder_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = json.loads("".join(run_check(capsys, folder, "--json")))
     blocks = HIDDEN // 16 * (HEADS + 2 * 2) * 16 + HEADS * HIDDEN  # of codes, in a layer

@@ -247,7 +247,7 @@ def test_weights_of_another_model_are_detected_by_their_checksum(
     [
         ("model none.npz", "none.npz: no such file"),
         ("model cut.npz", "cut.npz must be a whole .npz file"),
-        ("model.onnx model.npz", "model.onnx must be an artifact; got "),
+        ("model.onnx model.npz", "model.onnx must be an artifact\n"),
         ("whole model.npz", "whole must be an artifact for several chips, because others include their weights"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import onnx
 import pytest
 from models import GPT, MODELS
 from small_language_models import write_folder, write_tokenizer
@@ -60,6 +61,51 @@ def test_a_file_without_a_model_is_named(
     command: str, path: str, error: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert error in error_of(command, path, capsys)
+
+
+@pytest.mark.parametrize(
+    ("option", "error"),
+    [
+        (["run", "--input_path", "absent"], "input_path must be a folder that exists; got absent\n"),
+        (["check", "--input_path", "text.json"], "input_path must be a folder that exists; got text.json\n"),
+        (["run", "--output_path", "text.json"], "output_path must be a folder, not a file; got text.json\n"),
+        (["check", "--weights", "x.npz"], "one_hot.json must be an artifact\n"),
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("folder")
+def test_a_file_or_nothing_instead_of_a_folder_is_refused(
+    option: list[str], error: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command, *options = option
+    assert main([command, str(MODELS / "one_hot.json"), *options]) == 2
+    assert capsys.readouterr().err.endswith(error)
+
+
+@pytest.mark.parametrize("kind", ["empty", "pointer"])
+@pytest.mark.usefixtures("folder")
+def test_arrays_and_weights_are_named_as_models_are(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    message = {"empty": "a.npz is empty\n", "pointer": f"a.npz is a Git LFS pointer\ntip: {FETCH}\n"}[kind]
+    Path("a.npz").write_bytes(CONTENTS[kind])
+    dense = str(MODELS / "dense.onnx")
+    assert main(["run", dense, "--input", "x=a.npz"]) == 2
+    assert capsys.readouterr().err == f"error: {message}"
+    assert main(["compile", dense, "--for", "cpu:2", "-o", "divided"]) == 0
+    capsys.readouterr()
+    assert main(["check", "divided", "--weights", "a.npz"]) == 2
+    assert capsys.readouterr().err == f"error: {message}"
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_pointer_in_the_place_of_a_models_weights_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    proto = onnx.load(MODELS / "dense.onnx")
+    onnx.save(proto, "model.onnx", save_as_external_data=True, location="weights", size_threshold=0)
+    Path("weights").write_bytes(POINTER)
+    assert main(["check", "model.onnx"]) == 1
+    finding, last = capsys.readouterr().out.splitlines()
+    assert finding.startswith("model.onnx: initializers.")
+    assert finding.endswith(f".location: weights is a Git LFS pointer ({FETCH})")
+    assert last == "model.onnx: 1 finding"
 
 
 @pytest.mark.usefixtures("folder")

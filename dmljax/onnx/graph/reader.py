@@ -221,9 +221,9 @@ class Reader:
                 size = os.fstat(file.fileno()).st_size
                 offset = int(entries.get("offset", 0))
                 length = int(entries.get("length", size - offset))
+                if 0 < size <= MAX_POINTER_BYTES and (foreign := find_foreign_content(file.read())):
+                    raise InvalidDesc(Problem("location", f"{location} {foreign.rule}", remedy=foreign.remedy))
                 if not (0 <= offset <= size and 0 <= length <= size - offset):
-                    if foreign := find_foreign_content(file.read(MAX_POINTER_BYTES)):
-                        raise InvalidDesc(Problem("location", f"{location} {foreign.rule}", remedy=foreign.remedy))
                     rule = f"offset and length must be within the {size} bytes of {location}"
                     raise InvalidDesc(Problem("external_data", rule, f"{offset} and {length}"))
                 file.seek(offset)

@@ -149,9 +149,10 @@ class LanguageModel(FolderModel):
 
         `prompts` is a list of tokens, or a list of such lists, whose lengths may differ. The result has the same form,
         and begins with the earlier tokens. Options default to the folder's. `do_sample` draws tokens with `key`: from
-        the `top_k` likeliest, and of these from the fewest whose probabilities add up to `top_p`. No token completes
-        `no_repeat_ngram_size` tokens that the sequence already has in a row. `state`, from `start`, has the sequences
-        that the prompts follow; it is not changed. `progress=True` shows how far it is, as `load` does.
+        the `top_k` likeliest, and of these from the fewest whose probabilities add up to `top_p`. Without it, these
+        options and `temperature` are refused. No token completes `no_repeat_ngram_size` tokens that the sequence
+        already has in a row. `state`, from `start`, has the sequences that the prompts follow; it is not changed.
+        `progress=True` shows how far it is, as `load` does.
 
         Under `jax.jit`, `prompts` may be an argument: integers of the shape (tokens,) or (sequences, tokens). The
         result is then an array with `max_length` tokens of each sequence, zeros after its end.

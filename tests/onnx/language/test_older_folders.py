@@ -90,7 +90,7 @@ def test_stacked_caches_of_other_attention_are_refused(options: dict[str, Any], 
 def test_check_knows_stacked_caches(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {str(i): i for i in range(WORDS)}}}))
     assert main(["check", str(folder)]) == 0
-    assert "caches of 256 kB for 1,000 tokens of a sequence" in capsys.readouterr().out
+    assert "caches of 5.12 kB for a sequence of 20 tokens, the context" in capsys.readouterr().out
 
 
 # Marian's
@@ -141,6 +141,20 @@ def test_check_knows_translations(translating_folder: Path, capsys: pytest.Captu
     (translating_folder / "tokenizer.json").write_text(json.dumps(words))
     assert main(["check", str(translating_folder)]) == 0
     assert capsys.readouterr().out.startswith(f"{translating_folder}: marian-ssru of 24 tokens\n")
+
+
+def test_the_command_translates_a_text(
+    translating: LanguageModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    words = {str(i): i for i in range(WORDS)}
+    reader = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="0"))
+    reader.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    reader.save(str(write_translating_folder(tmp_path / "folder") / "tokenizer.json"))
+    lengths = ["--max_length", "14", "--min_length", "14"]
+    assert main(["generate", str(tmp_path / "folder"), "5 7 4", *lengths, "--json"]) == 0
+    expected = translating.generate(PROMPTS[0], max_length=14, min_length=14)[len(PROMPTS[0]) :]
+    assert json.loads(capsys.readouterr().out)["tokens"] == expected
 
 
 @pytest.mark.parametrize("part", ["encoder", "decoder"])
