@@ -58,7 +58,8 @@ def test_what_compile_writes_runs_by_the_line_that_it_prints(name: str, capsys: 
 def test_inputs_come_from_files_and_results_have_names(capsys: pytest.CaptureFixture[str]) -> None:
     export("f", lambda x, pair: {"sum": x + pair["y"], "both": (x, pair["y"])}, floats(2), {"y": floats(2)})
     np.save("x.npy", np.array([1, 2], np.float32))
-    np.savez("all.npz", **{"0": np.array([1, 2], np.float32), "1.y": np.array([5, 5], np.float32)})
+    arrays: Any = {"0": np.array([1, 2], np.float32), "1.y": np.array([5, 5], np.float32)}
+    np.savez("all.npz", **arrays)
     first = np.random.default_rng(0).standard_normal(2).astype(np.float32)
     results = result_of(capsys, "f", "--input", "0=x.npy")
     assert results["sum"]["values"] == (np.array([1, 2], np.float32) + first).tolist()
