@@ -45,7 +45,7 @@ def printed_without_dmljax(code: str, folder: Path) -> list[str]:
 @GATE
 def test_the_code_prints_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("dmljax").symlink_to(GPT.parents[1])
+    Path("notebooks").symlink_to(GPT.parents[1])
     with contextlib.redirect_stdout(io.StringIO()) as output:
         exec(BLOCKS[0], {})
     assert output.getvalue().splitlines() == said(BLOCKS[0])
@@ -133,7 +133,7 @@ np.save("logits.npy", logits)
 @GATE
 def test_a_divided_model_runs_on_eight_devices_without_dmljax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("dmljax").symlink_to(GPT.parents[1])
+    Path("notebooks").symlink_to(GPT.parents[1])
     compile_divided(tmp_path)
     printed = printed_without_dmljax(ON_EIGHT_DEVICES + BLOCKS[2] + SAVED, tmp_path)
     assert printed == [*said(BLOCKS[2]), "0.25"]
@@ -170,7 +170,7 @@ def compile_divided(folder: Path) -> None:
 @GATE
 def test_the_page_refuses_other_weights_without_dmljax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("dmljax").symlink_to(GPT.parents[1])
+    Path("notebooks").symlink_to(GPT.parents[1])
     compile_divided(tmp_path)
     weights = dict(np.load("gpt8.stablehlo.npz"))
     np.savez("gpt8.stablehlo.npz", **{name: weight + 1 for name, weight in weights.items()})
