@@ -39,6 +39,15 @@ def generator_of(model: Any, **options: Any) -> Any:
 # Outputs and logits
 
 
+def test_a_prompt_that_leaves_no_room_is_read(model: Any) -> None:
+    full, roomy = generator_of(model, max_length=len(PROMPT), min_length=0), generator_of(model)
+    for generator in (full, roomy):
+        generator.append_tokens(PROMPT)
+    np.testing.assert_allclose(full.get_logits(), roomy.get_logits(), rtol=1e-5, atol=1e-5)
+    with refuses(f"the sequences have max_length = {len(PROMPT)} tokens"):
+        full.generate_next_token()
+
+
 def test_outputs_are_of_the_tokens_that_genai_reads_last(folder: Path, model: Any) -> None:
     generator = generator_of(model)
     generator.append_tokens(PROMPT)
