@@ -36,11 +36,12 @@ from dmljax.onnx.graph.reader import InvalidModelFile
 from dmljax.onnx.handlers.registry import KeyNeeded
 from dmljax.onnx.values.counts import NotKnown, UndecidedCount
 from dmljax.run.answers import Refusal
-from dmljax.run.onnxruntime.capi import onnxruntime_pybind11_state as states
+from dmljax.run.onnxruntime import errors
 
 SIZES = Problem(("InputTensor", "Sizes", 1), "must be at least 1", 0)
 FORGING = Problem(("resources", "x\ny", "sourcePath"), "must be\nan object", "a\nb")
 FINDINGS = (Finding("m.json", 3, FORGING), Finding("m.json", 0, Problem((), "is no JSON"), 7))
+STATUSES = [kind for name, kind in vars(errors).items() if isinstance(kind, type) and name[0] != "_"]
 ERRORS: list[DmlError] = [
     *(
         kind(SIZES, FORGING)
@@ -51,9 +52,7 @@ ERRORS: list[DmlError] = [
     KeyNeeded(Problem("key", "must be given", "none")),
     *(kind(Problem("sizes", "must be known while tracing", "a traced array")) for kind in (NotKnown, UndecidedCount)),
     InvalidJson(Problem((), "expected a value", "']'"), 3, 7),
-    *(kind(SIZES) for kind in (Refusal, states.Fail, states.InvalidArgument, states.InvalidGraph)),
-    *(kind(SIZES) for kind in (states.InvalidProtobuf, states.NoSuchFile, states.NotImplemented)),
-    states.RuntimeException(SIZES),
+    *(kind(SIZES) for kind in (Refusal, *STATUSES)),
     *(kind(FINDINGS, FINDINGS[:1]) for kind in (InvalidModel, MissingModel, UnopenedModel, UnreadableModel)),
 ]
 
