@@ -5,8 +5,8 @@ nothing. It prints the table in `notebooks/for-onnx.md`.
 
 Each program `packages/*/use_NAME.py` uses a package as its users do, with inputs, and where the package has none a
 model, that it makes in its working folder. Its docstring tells what it does. The comment at its start, `# /// script`,
-names its packages as Python's inline metadata does: first those that the table lists with their versions. A `tolerance`
-under `[tool.dmljax]` replaces 1e-4.
+names its packages as Python's inline metadata does: first the one that the table lists. Under `[tool.dmljax]`, a
+`tolerance` replaces 1e-4, and a `remark` says why results differ.
 """
 
 import math
@@ -40,6 +40,7 @@ class Program(NamedTuple):
     purpose: str
     packages: Sequence[str]
     tolerance: float
+    remark: str
 
     @property
     def name(self) -> str:
@@ -62,9 +63,9 @@ def read(path: Path) -> Program:
     block = _METADATA.search(text)
     assert block, f"{path} has no inline metadata"
     metadata = tomllib.loads(re.sub(r"^# ?", "", block[1], flags=re.MULTILINE))
-    tolerance = metadata.get("tool", {}).get("dmljax", {}).get("tolerance", TOLERANCE)
+    options = {"tolerance": TOLERANCE, "remark": ""} | metadata.get("tool", {}).get("dmljax", {})
     purpose = " ".join((get_docstring(parse(text)) or "").split())
-    return Program(path, purpose.removesuffix("."), metadata["dependencies"], tolerance)
+    return Program(path, purpose.removesuffix("."), metadata["dependencies"], **options)
 
 
 def absent(program: Program) -> list[str]:
@@ -107,7 +108,8 @@ def compare(program: Program, run: Runner = run) -> str:
     ours = run(program, ["-m", "dmljax.run"])
     if ours.error:
         return f"fails: {ours.error}"
-    return difference(ours.text, theirs.text, program.tolerance)
+    result = difference(ours.text, theirs.text, program.tolerance)
+    return f"{result}; {program.remark}" if program.remark and result != "same" else result
 
 
 def difference(ours: str, theirs: str, tolerance: float) -> str:

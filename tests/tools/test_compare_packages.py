@@ -14,6 +14,7 @@ TOY = '''\
 #
 # [tool.dmljax]
 # tolerance = 1e-3
+# remark = "as it should"
 # ///
 """Adds
 two numbers."""
@@ -38,7 +39,7 @@ def toy(tmp_path: Path) -> Program:
 
 
 def test_a_program_says_what_it_does_and_needs(toy: Program) -> None:
-    assert toy[1:] == ("Adds two numbers", ["onnx", "numpy"], 1e-3)
+    assert toy[1:] == ("Adds two numbers", ["onnx", "numpy"], 1e-3, "as it should")
     assert toy.name == "toy"
 
 
@@ -74,8 +75,12 @@ def test_rows_say_what_fails_and_what_is_not_installed(toy: Program) -> None:
     def fail_on_both(program: Program, options: Sequence[str]) -> Printed:
         return Printed("", "ImportError: c")
 
+    def count(program: Program, options: Sequence[str]) -> Printed:
+        return Printed(str(len(options)))
+
     assert row(toy, fail)[1:] == ("Adds two numbers", r"fails: ValueError: a \| b")
     assert row(toy, fail_on_both)[2] == "fails on ONNX Runtime: ImportError: c"
+    assert row(toy, count)[2] == "differs: `2`, on ONNX Runtime `0`; as it should"
     assert row(toy._replace(packages=["no-such-package", "onnx"]))[::2] == (
         "no-such-package",
         "not installed: no-such-package",

@@ -1,12 +1,9 @@
 # /// script
 # dependencies = ["pipecat-ai", "numpy"]
 # ///
-"""Scores a voice's frames with its detector, and the end of a turn with Smart Turn."""
-
-import asyncio
+"""Scores the frames of a voice with its detector."""
 
 import numpy as np
-from pipecat.audio.turn.smart_turn.local_smart_turn_v3 import LocalSmartTurnAnalyzerV3
 from pipecat.audio.vad.silero import SileroVADAnalyzer
 
 RATE = 16000
@@ -24,8 +21,3 @@ detector.set_sample_rate(RATE)
 size = detector.num_frames_required()
 scores = [detector.voice_confidence(frames[i : i + size].tobytes()) for i in range(0, frames.size - size, size)]
 print(np.round(np.array(scores, np.float64).ravel(), 4))
-
-analyzer = LocalSmartTurnAnalyzerV3()
-for seconds in (1, 2, 4):
-    result = analyzer._predict_endpoint(audio[: seconds * RATE])
-    print(seconds, result["prediction"], f"{result['probability']:.5f}")
