@@ -45,8 +45,9 @@ class _Answering(type):
     """Raises if a class does not have an attribute."""
 
     def __getattr__(cls, name: str) -> Any:
-        place = f"{cls.__module__.removeprefix(_HERE).partition('.')[0]}.{cls.__qualname__}"
-        refused: Mapping[str, str] = vars(cls).get("_REFUSED", {})
+        named = next(base for base in cls.__mro__ if base.__module__.startswith(_HERE))  # a program may have derived cls
+        place = f"{named.__module__.removeprefix(_HERE).partition('.')[0]}.{named.__qualname__}"
+        refused: Mapping[str, str] = vars(named).get("_REFUSED", {})
         raise absent(place, name, refused.get(name, ""))
 
 

@@ -26,9 +26,12 @@ class _KnownOptions(Answering):
     _KEPT: ClassVar[Mapping[str, str]] = {}  # the reasons
     _IGNORED: ClassVar[Mapping[str, str]] = {}  # the reasons why the others have no effect
 
+    def __init_subclass__(cls) -> None:
+        for name, default in cls._DEFAULTS.items():
+            setattr(cls, name, default)  # programs ask a class which options it has
+
     def __init__(self) -> None:
         self._entries: dict[str, str] = {}
-        vars(self).update(self._DEFAULTS)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not name.startswith("_") and name not in self._DEFAULTS:

@@ -104,6 +104,8 @@ class InferenceSession(Answering):
             vars(self)["_results"] = self._profile.measure_runs(self._results)  # in place of the method
             weakref.finalize(self, self._profile.write)
 
+    __setattr__ = object.__setattr__  # ONNX Runtime's sessions are Python's, and take any attribute
+
     def _override(self, types: Sequence[TensorType]) -> list[TensorType]:
         return [tensor.overridden(self._options._names, self._options._denotations) for tensor in types]
 
@@ -150,14 +152,15 @@ class InferenceSession(Answering):
         return list(self._providers)
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
-        return {name: dict(options) for name, options in self._providers.items()}
+        return {name: dict(options) for name, options in self._provider_options.items()}
 
     def set_providers(
         self, providers: Sequence[Provider] | None = None, provider_options: Sequence[Mapping[str, Any]] | None = None
     ) -> None:
         """Replaces the names of the providers."""
         with refusing("onnxruntime", kind_of_load):
-            self._providers = choose_providers(providers, provider_options)
+            self._provider_options = choose_providers(providers, provider_options)
+            self._providers = list(self._provider_options)
 
     def disable_fallback(self) -> None:
         """Does nothing, because no provider falls back to another."""

@@ -176,7 +176,10 @@ class OrtValue(Answering):
     def __dlpack__(self, *, stream: Any = None, **options: Any) -> Any:
         """The elements for other libraries, which share the memory: the CPU's, or that of JAX's device for `dml`."""
         if self._device == "cpu":
-            return self._memory().__dlpack__(**options)
+            memory = self._memory()
+            if memory.dtype.kind == "V":  # bfloat16 and other types that NumPy cannot share
+                memory = jax.device_put(memory, jax.devices("cpu")[0])
+            return memory.__dlpack__(**options)
         return self._tensor().__dlpack__(stream=stream, **options)
 
     def to_dlpack(self) -> Any:
@@ -186,6 +189,10 @@ class OrtValue(Answering):
     def __dlpack_device__(self) -> tuple[int, int]:
         platform, index = _DLPACK_CPU if self._device == "cpu" else self._tensor().__dlpack_device__()
         return int(platform), int(index)
+
+    def _get_c_value(self) -> "OrtValue":
+        """The value for PyTorch's ONNXProgram, which takes it from DLPack."""
+        return self
 
     @classmethod
     def from_dlpack(cls, data: Any, /) -> "OrtValue":
