@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from openwakeword.model import Model
 
+torch.manual_seed(0)
+
 
 class Spectra(torch.nn.Module):
     """The logarithm of the energy in 32 bands of frames of 25 ms."""
@@ -60,7 +62,6 @@ def export(network: torch.nn.Module, example: torch.Tensor, name: str, argument:
         )  # fmt: skip
 
 
-torch.manual_seed(0)
 export(Spectra(), torch.randn(1, 1760), "spectra", "input", {0: "batch", 1: "samples"})
 export(Features(), torch.randn(1, 76, 32, 1), "features", "input_1", {0: "batch"})
 for name in ("hello", "ahoy"):
@@ -77,4 +78,4 @@ time = np.arange(3 * 16000) / 16000
 noise = np.random.default_rng(0).normal(size=time.size)
 sound = (6000 * np.sin(2 * np.pi * (300 + 200 * time) * time) + 300 * noise).astype(np.int16)
 for start in range(0, sound.size, 1280):
-    print({name: f"{score:.4f}" for name, score in model.predict(sound[start : start + 1280]).items()})
+    print({name: f"{score:.6f}" for name, score in model.predict(sound[start : start + 1280]).items()})
