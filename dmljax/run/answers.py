@@ -45,7 +45,7 @@ class _Answering(type):
     """Raises if a class does not have an attribute."""
 
     def __getattr__(cls, name: str) -> Any:
-        named = next(base for base in cls.__mro__ if base.__module__.startswith(_HERE))  # a program may have derived cls
+        named = next(base for base in cls.__mro__ if base.__module__.startswith(_HERE))  # programs derive classes
         place = f"{named.__module__.removeprefix(_HERE).partition('.')[0]}.{named.__qualname__}"
         refused: Mapping[str, str] = vars(named).get("_REFUSED", {})
         raise absent(place, name, refused.get(name, ""))

@@ -107,7 +107,8 @@ def compare(program: Program, run: Runner = run) -> str:
         return f"fails on ONNX Runtime: {theirs.error}"
     ours = run(program, ["-m", "dmljax.run"])
     if ours.error:
-        return f"fails: {ours.error}"
+        _, refusal, reason = ours.error.partition(" : NOT_IMPLEMENTED : ")
+        return f"refused: {reason}" if refusal else f"fails: {ours.error}"
     result = difference(ours.text, theirs.text, program.tolerance)
     return f"{result}; {program.remark}" if program.remark and result != "same" else result
 

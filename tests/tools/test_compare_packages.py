@@ -78,6 +78,10 @@ def test_rows_say_what_fails_and_what_is_not_installed(toy: Program) -> None:
     def count(program: Program, options: Sequence[str]) -> Printed:
         return Printed(str(len(options)))
 
+    def refuse(program: Program, options: Sequence[str]) -> Printed:
+        return Printed("", "x.NotImplemented: [ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : no d" if options else "")
+
+    assert row(toy, refuse)[2] == "refused: no d"
     assert row(toy, fail)[1:] == ("Adds two numbers", r"fails: ValueError: a \| b")
     assert row(toy, fail_on_both)[2] == "fails on ONNX Runtime: ImportError: c"
     assert row(toy, count)[2] == "differs: `2`, on ONNX Runtime `0`; as it should"

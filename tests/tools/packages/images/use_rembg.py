@@ -4,6 +4,7 @@
 """Cuts out what a small network of ours takes for the foreground, by its path."""
 
 import os
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ class Network(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         widths = [3, 8, 16, 32]
-        pairs = list(zip(widths, widths[1:], strict=False))
+        pairs = list(pairwise(widths))
         self.down = torch.nn.ModuleList(torch.nn.Conv2d(a, b, 3, padding=1) for a, b in pairs)
         self.up = torch.nn.ModuleList(torch.nn.Conv2d(a + b, a, 3, padding=1) for a, b in reversed(pairs))
         self.norms = torch.nn.ModuleList(torch.nn.BatchNorm2d(b) for _, b in pairs)

@@ -1,7 +1,7 @@
 # /// script
 # dependencies = ["onnxmltools", "lightgbm", "numpy"]
 # ///
-"""Converts LightGBM's trees, which need ai.onnx.ml."""
+"""Converts LightGBM's trees, and predicts."""
 
 import lightgbm
 import numpy as np

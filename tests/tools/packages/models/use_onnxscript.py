@@ -3,10 +3,11 @@
 # ///
 """Calls script functions eagerly, which runs a session for each operator, and the models made from them."""
 
+# ruff: noqa: F821, SIM108  # names of sizes, and an If of ONNX
+
 import numpy as np
 import onnxruntime as ort
-from onnxscript import FLOAT, script
-from onnxscript import opset18 as op
+from onnxscript import FLOAT, opset18 as op, script
 
 
 @script()

@@ -10,7 +10,7 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import load_iris
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LinearRegression
 from sklearn.mixture import GaussianMixture
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
@@ -23,7 +23,6 @@ ESTIMATORS = {
     "singular values": make_pipeline(MinMaxScaler(), TruncatedSVD(2, random_state=0)),
     "clusters": KMeans(3, random_state=0, n_init=2),
     "linear": LinearRegression(),
-    "logistic": LogisticRegression(max_iter=500),
     "perceptron": MLPRegressor(hidden_layer_sizes=(8,), random_state=0, max_iter=900),
     "mixture": GaussianMixture(3, random_state=0),
     "process": GaussianProcessRegressor(random_state=0),

@@ -47,9 +47,9 @@ with open("voices.bin", "wb") as file:
 kokoro = Kokoro("voice.onnx", "voices.bin")
 print(kokoro.has_timings, kokoro.get_voices())
 for text, options in (
-    ("h@lO w3ld. ɹid ɹæbɪts ɹʌn.", {"is_phonemes": True, "voice": "af_small"}),
-    ("həlˈO wˈɜɹld, ænd ɡʊd dˈA.", {"is_phonemes": True, "voice": "am_small", "speed": 1.5, "trim": False}),
-    ("həlˈO wˈɜɹld. " * 40, {"is_phonemes": True, "voice": "af_small", "continuous": True}),
+    ("hAlO wIld. rid ræbits rAn.", {"is_phonemes": True, "voice": "af_small"}),
+    ("hAlO wIld, and god dA.", {"is_phonemes": True, "voice": "am_small", "speed": 1.5, "trim": False}),
+    ("hAlO wIld. " * 40, {"is_phonemes": True, "voice": "af_small", "continuous": True}),
     ("The ship sails at nine.", {"voice": "af_small"}),
 ):
     samples, rate, timings = kokoro.create_timed(text, **options)

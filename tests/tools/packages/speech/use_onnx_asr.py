@@ -49,7 +49,7 @@ class Joint(torch.nn.Module):
         self.recurrence = torch.nn.LSTM(24, 24)
         self.linear = torch.nn.Linear(40 + 24, len(LETTERS))
 
-    def forward(self, encoder_outputs, targets, target_length, input_states_1, input_states_2):  # noqa: ANN001, ANN201
+    def forward(self, encoder_outputs, targets, target_length, input_states_1, input_states_2):
         x, (h, c) = self.recurrence(self.letters(targets.long()).transpose(0, 1), (input_states_1, input_states_2))
         x = torch.cat([encoder_outputs.transpose(1, 2), x.transpose(0, 1)], -1)
         return 6 * self.linear(x).unsqueeze(1), target_length, h, c

@@ -47,10 +47,8 @@ class Features(torch.nn.Module):
 
 
 def word() -> torch.nn.Module:
-    return torch.nn.Sequential(
-        torch.nn.Flatten(), torch.nn.Linear(16 * 96, 16), torch.nn.LayerNorm(16), torch.nn.ReLU(), torch.nn.Linear(16, 1),
-        torch.nn.Sigmoid(),
-    )  # fmt: skip
+    layers = [torch.nn.Flatten(), torch.nn.Linear(16 * 96, 16), torch.nn.LayerNorm(16), torch.nn.ReLU()]
+    return torch.nn.Sequential(*layers, torch.nn.Linear(16, 1), torch.nn.Sigmoid())
 
 
 def export(network: torch.nn.Module, example: torch.Tensor, name: str, argument: str, axes: dict[int, str]) -> None:

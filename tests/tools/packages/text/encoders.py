@@ -12,7 +12,7 @@ from tokenizers.processors import TemplateProcessing
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PIECES = [prefix + letter for letter in "abcdefghijklmnopqrstuvwxyz0123456789.,?!" for prefix in ("", "##")]
-WORDS = "the a cat dog sat on mat fast slow tree house in is was red green ship sea ##s ##ing ##ed".split()
+WORDS = ["the", "cat", "dog", "sat", "on", "mat", "fast", "slow", "tree", "house", "red", "ship", "##s", "##ing"]
 
 
 class Encoder(torch.nn.Module):
