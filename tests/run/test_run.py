@@ -362,6 +362,33 @@ def test_options_convert_numbers(ort: Any) -> None:
     assert options.enable_mem_pattern is True
 
 
+def test_classes_tell_their_options(ort: Any) -> None:
+    for options, name in ((ort.SessionOptions, "execution_mode"), (ort.RunOptions, "log_severity_level")):
+        assert hasattr(options, name)
+        assert name in dir(options)
+        assert not hasattr(options, "threads")
+
+
+def test_programs_derive_sessions(ort: Any) -> None:
+    class Session(ort.InferenceSession):  # type: ignore[misc]
+        def __init__(self, model: bytes) -> None:
+            super().__init__(model, providers=["CPUExecutionProvider"])
+            self.model = model
+
+    graph = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 21]>{NEG}')
+    session = Session(graph.SerializeToString())
+    assert session.model == graph.SerializeToString()
+    assert (session._providers, session._provider_options) == (["CPUExecutionProvider"], {"CPUExecutionProvider": {}})
+    with pytest.raises(AttributeError, match=r"onnxruntime\.InferenceSession\.path: dmljax's version of onnxruntime"):
+        _ = session.path
+
+
+def test_a_session_may_have_no_inputs(ort: Any) -> None:
+    session = session_of(ort, "g () => (float[2] y) { y = Constant<value_floats = [1.0, 2.0]>() }")
+    (y,) = session.run(None, {})
+    np.testing.assert_array_equal(y, np.array([1, 2], np.float32))
+
+
 def test_scalars_may_have_any_shape(ort: Any) -> None:
     session = session_of(ort, "g (float x, float[2] k) => (float y) { y = Neg(x) }")
     k = np.zeros(2, np.float32)

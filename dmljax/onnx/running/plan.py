@@ -129,6 +129,8 @@ class Plan:
         *_, inputs = arguments
         if not isinstance(inputs, dict):
             inputs = dict(zip((tensor.name for tensor in self.graph.inputs), arguments[2:], strict=True))
+        if not inputs:
+            return
         sizes = join_words(f"{name} {list(np.shape(value))}" for name, value in inputs.items())
         if self._sizes and sizes not in self._sizes and not is_stored and not self._has_told_sizes:
             self._has_told_sizes = True
