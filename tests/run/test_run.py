@@ -519,6 +519,8 @@ def test_values_share_memory_through_dlpack(ort: Any) -> None:
     )[0]
     assert result.__dlpack_device__() == (1, 0)
     assert np.from_dlpack(result).tolist() == [[-1, -1, -1]]
+    bfloat = ort.OrtValue.ortvalue_from_numpy(array.astype(jax.numpy.bfloat16))
+    np.testing.assert_array_equal(jax.dlpack.from_dlpack(bfloat._get_c_value()), array.astype(jax.numpy.bfloat16))
     with pytest.raises(TypeError, match="data must be an array or a capsule of DLPack; got 5"):
         ort.OrtValue.from_dlpack(5)
     with pytest.raises(RuntimeError, match="data must be contiguous"):

@@ -108,7 +108,7 @@ def compare(program: Program, run: Runner = run) -> str:
     ours = run(program, ["-m", "dmljax.run"])
     if ours.error:
         _, refusal, reason = ours.error.partition(" : NOT_IMPLEMENTED : ")
-        return f"refused: {reason}" if refusal else f"fails: {ours.error}"
+        return f"refused: {reason.partition(' (')[0]}" if refusal else f"fails: {ours.error}"
     result = difference(ours.text, theirs.text, program.tolerance)
     return f"{result}; {program.remark}" if program.remark and result != "same" else result
 
