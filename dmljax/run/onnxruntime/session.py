@@ -104,7 +104,8 @@ class InferenceSession(Answering):
             vars(self)["_results"] = self._profile.measure_runs(self._results)  # in place of the method
             weakref.finalize(self, self._profile.write)
 
-    __setattr__ = object.__setattr__  # ONNX Runtime's sessions are Python's, and take any attribute
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)  # ONNX Runtime's sessions are Python's, and take any attribute
 
     def _override(self, types: Sequence[TensorType]) -> list[TensorType]:
         return [tensor.overridden(self._options._names, self._options._denotations) for tensor in types]

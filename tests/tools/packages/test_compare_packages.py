@@ -79,7 +79,7 @@ def test_rows_say_what_fails_and_what_is_not_installed(toy: Program) -> None:
         return Printed(str(len(options)))
 
     def refuse(program: Program, options: Sequence[str]) -> Printed:
-        return Printed("", "x.NotImplemented: [ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : no d (use e)" if options else "")
+        return Printed("", "x: [ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : no d (use e)" if options else "")
 
     assert row(toy, refuse)[2] == "refused: no d"
     assert row(toy, fail)[1:] == ("Adds two numbers", r"fails: ValueError: a \| b")
