@@ -1,6 +1,7 @@
 """Compiled programs in a store: what is found there without tracing, and what is never taken."""
 
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -120,6 +121,16 @@ def test_a_damaged_program_is_compiled_again(store: ProgramStore, counted: Count
         assert counted.program(jnp.cos)(jnp.zeros(2)).tolist() == [1, 1]
         for path in store.folder.iterdir():
             path.write_bytes(path.read_bytes()[:100])
+    assert counted.traces == 2
+
+
+def test_an_intact_program_that_xla_cannot_load_is_compiled_again(store: ProgramStore, counted: Counted) -> None:
+    for _ in range(3):
+        assert counted.program(jnp.cos)(jnp.zeros(2)).tolist() == [1, 1]
+        if counted.traces == 1:
+            (path,) = store.folder.iterdir()
+            (program, *types), notes = pickle.loads(store.get(path.stem) or b"")
+            store.put(path.stem, pickle.dumps(((program.replace(b"\x7fELF", b"?ELF"), *types), notes)))
     assert counted.traces == 2
 
 

@@ -199,7 +199,7 @@ def _without_collections() -> Iterator[None]:
 
 
 def _find(key: str | None, device: jax.Device, name: str = "") -> Any:
-    """The entry of a key: a compiled program with its notes, or an exception; None without one."""
+    """The entry of a key: a compiled program with its notes, or an exception; None without one that XLA can load."""
     entry = None if key is None or _store is None else _store.get(key)
     if entry is None:
         return None
@@ -209,7 +209,10 @@ def _find(key: str | None, device: jax.Device, name: str = "") -> Any:
     if isinstance(kept, Exception):
         return kept
     (program, inputs, outputs), notes = kept
-    return deserialize_and_load(program, inputs, outputs, backend=device.client, execution_devices=[device]), notes
+    try:
+        return deserialize_and_load(program, inputs, outputs, backend=device.client, execution_devices=[device]), notes
+    except jax.errors.JaxRuntimeError:
+        return None
 
 
 def _keep(key: str | None, entry: Any) -> None:
