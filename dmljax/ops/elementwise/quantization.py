@@ -591,9 +591,10 @@ def _scale_of_range(lowest: Array, highest: Array, steps: int) -> Array:
     tiny = jnp.finfo(highest.dtype).tiny
     # Halves do not overflow where the range does. XLA for a GPU would subtract before it halves.
     range, half = highest - lowest, jnp.full_like(highest, 0.5)
-    step = rounded_quotient(range, jnp.full_like(range, steps))
-    step_from_halves = rounded_quotient(product(highest, half) - product(lowest, half), jnp.full_like(range, steps / 2))
-    scale = jnp.maximum(jnp.where(jnp.isinf(range), step_from_halves, step), tiny)
+    halves = product(highest, half) - product(lowest, half)
+    is_too_wide = jnp.isinf(range)
+    parts = jnp.where(is_too_wide, jnp.full_like(range, steps / 2), jnp.full_like(range, steps))
+    scale = jnp.maximum(rounded_quotient(jnp.where(is_too_wide, halves, range), parts), tiny)
     return jnp.where(range < tiny, jnp.ones_like(range), scale)
 
 
