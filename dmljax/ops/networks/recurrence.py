@@ -500,8 +500,9 @@ def run_gru(
         gates, new = slice(None, 2 * size), slice(2 * size, None)
         bias = weights.bias
         if linear_before_reset:
-            bias = jnp.concatenate([bias[..., gates], weights.input_bias[..., new]], -1)
-            state_bias = weights.state_bias[..., new]  # slice before the loop: in a step, a TPU runs a kernel for it
+            is_of_gate = lax.iota(jnp.int32, bias.shape[-1]) < 2 * size
+            bias = jnp.where(is_of_gate, bias, weights.input_bias)  # one loop, where a concatenation takes three
+            new_bias = weights.state_bias[..., new]  # sliced in a step, it is a kernel of its own on a TPU
 
         def step(products: Array, states: State, recurrence: Array, is_on_cpu: bool) -> State:
             (hidden,) = states
@@ -513,7 +514,11 @@ def run_gru(
             if linear_before_reset:
                 state_products = multiply(hidden, recurrence)
                 update, reset = update_and_reset(state_products[..., gates])
-                candidate = g(products[..., new] + reset * (state_products[..., new] + state_bias))
+                if is_on_cpu:  # XLA slices first, and needs no loop before this one
+                    of_new = (state_products + weights.state_bias)[..., new]
+                else:
+                    of_new = state_products[..., new] + new_bias
+                candidate = g(products[..., new] + reset * of_new)
             else:
                 update, reset = update_and_reset(multiply(hidden, recurrence[..., gates, :]))
                 candidate = g(products[..., new] + multiply(reset * hidden, recurrence[..., new, :]))
