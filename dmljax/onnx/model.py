@@ -318,6 +318,15 @@ def loaded_graph(model: Model) -> LoadedGraph:
     return model._loaded
 
 
+def compiled_program(model: Model, inputs: Sequence[Any]) -> Callable[..., Any] | None:
+    """The program with which a model has computed its results from arrays of these types.
+
+    It makes no checks, and does not copy NumPy's arrays: nobody may change them before the results are computed.
+    None if the model draws random numbers, or runs several programs.
+    """
+    return model._plan.compiled_program(model.weights, inputs)
+
+
 def _are_keys(value: Any) -> bool:
     return isinstance(value, jax.Array) and jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key)
 

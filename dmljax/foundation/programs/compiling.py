@@ -104,6 +104,20 @@ class Program:
         dynamic = (argument for place, argument in enumerate(arguments) if place not in self._static_places)
         return self._compiled[types](*dynamic, **{name: options[name] for name in options.keys() - self._static_names})
 
+    def compiled_for(self, *arguments: Any) -> Callable[..., Any] | None:
+        """The program that an earlier call with these types has compiled; it takes those that are not static.
+
+        It stays right while `main_options` do. None if JAX runs calls in another way.
+        """
+        options: Any = jax.config
+        if options.jax_disable_jit or options.jax_debug_nans or options.jax_debug_infs:
+            return None
+        if _store is None:
+            compiled: Callable[..., Any] = self.jitted.trace(*arguments).lower().compile()  # which JAX has kept
+            return compiled
+        leaves, tree = jax.tree.flatten((arguments, {}))
+        return self._compiled.get((_jax_options(), tree, *map(_type_of, leaves)))
+
     def _compile(self, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         report(f"tracing {self._name}")
         traced = self.jitted.trace(*arguments, **options)
@@ -173,6 +187,15 @@ def _jax_options() -> Any:
 
 
 _READ_OPTIONS = attrgetter(*sorted(name for name in jax.config.values if hasattr(jax.config, name)))
+
+
+# Reads the options that change what JAX computes; reading all takes longer than running a small model.
+main_options: Callable[[], Hashable] = functools.partial(
+    attrgetter(
+        "jax_default_device", "jax_default_matmul_precision", "jax_disable_jit", "jax_debug_nans", "jax_debug_infs"
+    ),
+    jax.config,
+)
 
 
 def _type_of(leaf: Any) -> Hashable:

@@ -5,6 +5,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum, auto
+from threading import RLock
 from typing import Any, NamedTuple
 
 import jax
@@ -76,6 +77,7 @@ class Plan:
         self._weights = weights
         self._inputs = Inputs(loaded.inputs, loaded.defaults)
         self._last: CallWeights | None = None
+        self._lock = RLock()
         # Outside jit, values are known when their nodes run, and sizes need no bounds.
         outside = Interpreter(loaded.find, {}, loaded.leading)
         self._static_part = StaticPart(outside, loaded)
@@ -101,6 +103,14 @@ class Plan:
             ):  # for symbolic inputs, other sizes may still work
                 self._mode = PlanMode.IN_PARTS
             return NotImplemented
+
+    def compiled_program(self, weights: Mapping[str, Array], inputs: Sequence[Any]) -> Callable[..., Any] | None:
+        """The program that computed the results from arrays of these types, one per input; None if several did."""
+        if self._mode is not PlanMode.BY_PLACE or self.graph.is_random or self.interpreter.maximum_sizes:
+            return None
+        call = self.call_weights(weights)
+        program = self._by_place.compiled_for(call.uses_loaded, call.arguments, *inputs)
+        return None if program is None else functools.partial(program, call.arguments)
 
     def run(self, call: CallWeights, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """Computes the results from any inputs."""
@@ -167,7 +177,8 @@ class Plan:
         last = self._last
         if last is not None and _are_same(weights, last.weights):
             return last
-        folded, weights = self._folded, dict(weights)
+        with self._lock:  # threads may call a new model
+            folded, weights = self._folded, dict(weights)
         is_same = all(weights.get(name) is weight for name, weight in folded.sources.items())
         if not is_same or not (folded.constants or folded.values):
             self._last = CallWeights(weights, weights, False)

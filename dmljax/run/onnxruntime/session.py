@@ -33,9 +33,10 @@ from dmljax.run.onnxruntime.devices import CPU_MEMORY, OrtEpDevice, OrtMemoryInf
 from dmljax.run.onnxruntime.errors import kind_of_load, kind_of_run, message_of
 from dmljax.run.onnxruntime.options import RunOptions, SessionOptions
 from dmljax.run.onnxruntime.profiling import Profile, count_nodes
+from dmljax.run.onnxruntime.programs import Programs
 from dmljax.run.onnxruntime.providers import Provider, choose_providers
 from dmljax.run.onnxruntime.signatures import infer_outputs, sizes_of, with_open_scalars
-from dmljax.run.onnxruntime.values import OrtValue, as_numpy, type_text
+from dmljax.run.onnxruntime.values import OrtValue, as_numpy, type_text, value_of
 from dmljax.text import show
 
 
@@ -100,6 +101,7 @@ class InferenceSession(Answering):
             with self._profile.measure("session_initialization", lambda: count_nodes(self._model)):
                 self._inputs, self._defaults = map(self._override, (self._model.inputs, self._model.defaults))
                 self._output_names = [output.name for output in self._model.outputs]
+        self._programs = Programs(self._model, looks_up=not self._profile.is_open)  # a profile counts each run
         if self._profile.is_open:
             vars(self)["_results"] = self._profile.measure_runs(self._results)  # in place of the method
             weakref.finalize(self, self._profile.write)
@@ -219,8 +221,11 @@ class InferenceSession(Answering):
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None
     ) -> list[Any]:
         """Computes the outputs of these names, or all outputs, from inputs by name."""
-        self._check_call(output_names, "input_feed", input_feed, run_options)
-        return [as_numpy(result) for result in self._results(output_names, input_feed)]
+        results = self._programs.run(output_names, input_feed) if _is_for_run(run_options) else None
+        if results is None:
+            self._check_call(output_names, "input_feed", input_feed, run_options)
+            results = self._results(output_names, input_feed)
+        return list(map(as_numpy, results))
 
     def run_with_ort_values(
         self,
@@ -229,9 +234,14 @@ class InferenceSession(Answering):
         run_options: RunOptions | None = None,
     ) -> list[OrtValue]:
         """Runs with values that stay on the device."""
-        self._check_call(output_names, "input_dict_ort_values", input_dict_ort_values, run_options)
-        require_values("input_dict_ort_values", input_dict_ort_values)
-        return [OrtValue(result, "cpu") for result in self._results(output_names, input_dict_ort_values)]
+        feed, results = input_dict_ort_values, None
+        if _is_for_run(run_options) and type(feed) is dict and {*map(type, feed.values())} == {OrtValue}:
+            results = self._run_again(output_names, {name: value._value for name, value in feed.items()})
+        if results is None:
+            self._check_call(output_names, "input_dict_ort_values", feed, run_options)
+            require_values("input_dict_ort_values", feed)
+            results = self._results(output_names, feed)
+        return [OrtValue(result, "cpu") for result in results]
 
     def run_async(
         self,
@@ -247,7 +257,8 @@ class InferenceSession(Answering):
 
         def run() -> None:
             try:
-                results = [as_numpy(result) for result in self._results(output_names, feed)]
+                outputs = self._programs.run(output_names, feed)
+                results = list(map(as_numpy, self._results(output_names, feed) if outputs is None else outputs))
             except Exception as error:  # pass any error to the callback
                 callback([], user_data, message_of(error) if isinstance(error, DmlError) else str(error))
             else:
@@ -261,12 +272,24 @@ class InferenceSession(Answering):
     def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
         """Runs with the inputs of a binding, and puts the results where its outputs are bound."""
         require_kind("iobinding", iobinding, IOBinding)
-        require_type("run_options", run_options, RunOptions, type(None))
+        if not _is_for_run(run_options):
+            require_type("run_options", run_options, RunOptions, type(None))
+        names, feed = list(iobinding._outputs), iobinding._inputs
+        results = self._run_again(names, {name: value_of(value) for name, value in feed.items()}) if names else None
         with refusing("onnxruntime"):
-            if not iobinding._outputs:
+            if not names:
                 raise InvalidDesc("Error in execution: At least one output should be requested.")
-            require_feed("iobinding", iobinding._inputs, self._inputs)
-            iobinding._fill(self._results(list(iobinding._outputs), iobinding._inputs))
+            if results is None:
+                require_feed("iobinding", feed, self._inputs)
+                results = self._results(names, feed)
+            iobinding._fill(results)
+
+    def _run_again(self, names: Any, feed: Mapping[str, Any]) -> Sequence[Any] | None:
+        """The results without checks, when the memory of the inputs may change; None if checks are due."""
+        results = self._programs.run(names, feed)
+        if results is not None and np.ndarray in map(type, feed.values()):
+            jax.block_until_ready(results)
+        return results
 
     def _check_call(self, names: Any, feed_name: str, feed: Any, run_options: Any) -> None:
         require_feed(feed_name, feed, self._inputs)
@@ -278,7 +301,7 @@ class InferenceSession(Answering):
         with refusing("onnxruntime", kind_of_run), jax.enable_x64(True):
             requested = list(names) if names else outputs
             require_outputs(requested, outputs)
-            values = self._call_model(feed)
+            values = self._programs.run_checked(feed, self._call_model)
             results = dict(zip(outputs, values if len(outputs) > 1 else [values], strict=True))
             return [results[name] for name in requested]
 
@@ -300,3 +323,7 @@ class InferenceSession(Answering):
     def _open_model(self) -> Model:
         """The model for scalars that are given with a shape, which ONNX Runtime accepts."""
         return with_open_scalars(self._model)
+
+
+def _is_for_run(run_options: Any) -> bool:
+    return run_options is None or type(run_options) is RunOptions

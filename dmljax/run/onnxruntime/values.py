@@ -31,9 +31,11 @@ class OrtValue(Answering):
         ),
         "it is beneath ONNX Runtime's Python classes; write ortvalue_from_shape_and_type",
     )
+    _value: Any
+    _device: str
 
     def __init__(self, value: Any, device: str) -> None:
-        self._value, self._device = value, device
+        vars(self).update(_value=value, _device=device)  # faster than the checks of names
 
     @staticmethod
     def ortvalue_from_numpy(
@@ -72,7 +74,7 @@ class OrtValue(Answering):
             device, dtype = device_of_name(device_type, device_id), dtype_of(element_type)
             if dtype.kind == "O":
                 raise InvalidType(Problem("element_type", "must be a type of numbers", show(element_type)))
-            return _place(np.zeros(_sizes(shape), dtype), device)
+            return _place(_zeros(_sizes(shape), dtype), device)
 
     def numpy(self) -> Any:
         """A copy as a NumPy array."""
@@ -271,7 +273,18 @@ def as_numpy(value: Any) -> Any:
     if value is None:
         return None
     # ONNX Runtime's int64 is C's long long, which NumPy prints with its dtype where its own int64 is C's long.
-    return np.array(value, np.longlong if value.dtype == np.int64 else None)
+    return np.array(value, np.longlong if value.dtype == _INT64 else None)
+
+
+_INT64 = np.dtype(np.int64)
+_ALIGNMENT = 64  # bytes; XLA copies inputs that begin elsewhere
+
+
+def _zeros(sizes: Sequence[int], dtype: np.dtype[Any]) -> Any:
+    size = prod(sizes) * dtype.itemsize
+    memory = np.zeros(size + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + size].view(dtype).reshape(sizes)
 
 
 def device_of_name(name: Any, index: int) -> str:
