@@ -18,8 +18,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 RUNS = 3
 ROWS = ("first start", "later starts", "with ONNX Runtime")
@@ -76,9 +79,12 @@ def calls_of(session: Any, values: Mapping[str, Any], feed: Mapping[str, Any]) -
     }
 
 
+def call_with_numpy(function: Callable[..., Sequence[Any]], arrays: Sequence[Any]) -> list[Any]:
+    return list(map(np.asarray, function(*arrays)))
+
+
 def time_runs() -> None:
     import jax
-    import numpy as np
     import onnx.parser
     import onnxruntime
 
@@ -98,7 +104,7 @@ def time_runs() -> None:
             calls |= {f"{library_name} {way}": call for way, call in ways.items()}
         model, arrays = dmljax.onnx.load(proto), tuple(feed.values())
         jitted = jax.jit(model if len(model.outputs) > 1 else lambda *inputs, model=model: (model(*inputs),))
-        calls["jax.jit"] = lambda jitted=jitted, arrays=arrays: list(map(np.asarray, jitted(*arrays)))
+        calls["jax.jit"] = partial(call_with_numpy, jitted, arrays)
         times = microseconds_of(calls)
         for way in ways:
             cells = [f"{times[f'{library} {way}']:.1f}" for library in libraries]

@@ -1,5 +1,6 @@
 """Models: how they are called, what must be known while tracing, what is refused, and broken files."""
 
+import copy
 import errno
 import os
 import re
@@ -544,6 +545,12 @@ def test_tensors_of_all_types_are_read() -> None:
         wide = jax.dtypes.canonicalize_dtype(array.dtype)
         assert result.dtype == wide
         np.testing.assert_array_equal(np.asarray(result).astype(complex), array.astype(complex))
+
+
+def test_a_model_can_be_copied() -> None:
+    graph = "f (float[N] x) => (float[N] y) { y = Neg(x) }"
+    loaded = dmljax.onnx.load(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 21]> {graph}'))
+    assert copy.deepcopy(loaded)(np.ones(2, np.float32)).tolist() == [-1, -1]
 
 
 @pytest.mark.parametrize("node", ["y = Identity(x)", "y = Add(x, x)"])

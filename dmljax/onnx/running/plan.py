@@ -31,6 +31,8 @@ from dmljax.types import FLOATS
 
 MAX_INLINED = 2**24  # bytes of folded weights up to which they become constants of the compiled programs
 
+_FOLDING = RLock()  # threads may call a new model, and since Python 3.12 `cached_property` has no lock of its own
+
 
 class PlanMode(Enum):
     """The ways to compute a model, from the fastest to the most general."""
@@ -77,7 +79,6 @@ class Plan:
         self._weights = weights
         self._inputs = Inputs(loaded.inputs, loaded.defaults)
         self._last: CallWeights | None = None
-        self._lock = RLock()
         # Outside jit, values are known when their nodes run, and sizes need no bounds.
         outside = Interpreter(loaded.find, {}, loaded.leading)
         self._static_part = StaticPart(outside, loaded)
@@ -177,7 +178,7 @@ class Plan:
         last = self._last
         if last is not None and _are_same(weights, last.weights):
             return last
-        with self._lock:  # threads may call a new model
+        with _FOLDING:
             folded, weights = self._folded, dict(weights)
         is_same = all(weights.get(name) is weight for name, weight in folded.sources.items())
         if not is_same or not (folded.constants or folded.values):
