@@ -1,4 +1,4 @@
-"""Runs a program of a foreign library unchanged: `python -m dmljax.run [--no-cache] program.py [arguments]`.
+"""Runs a program of a foreign library unchanged: `python -m dmljax.run [options] program.py [arguments]`.
 
 `import pydirectml`, `import onnxruntime` and `import onnxruntime_genai` get dmljax's modules, in that process only, and
 even where the libraries themselves are installed.
@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from dmljax.foundation import interrupts
+from dmljax.run.options import Command, exit_with_error, read_command
 
 MODULES = {
     "pydirectml": "dmljax.pydirectml",
@@ -29,25 +30,57 @@ INSTALLED_PARTS = {
 }  # which are Python, and which dmljax takes from the libraries' own packages
 
 
-def main(command: str) -> None:
-    """Runs the program named on the command line with the arguments after it."""
-    if sys.argv[1:2] == ["--no-cache"]:
+def main(name: str) -> None:
+    """Runs the program that is named after the module `name` on the command line."""
+    command = read_command(name, sys.argv[1:])
+    if command.form == "file" and not Path(command.program).exists():
+        exit_with_error(f"{command.program}: no such file", "-m runs a module")
+    if "--no-cache" in command.flags:
         os.environ["DMLJAX_NO_CACHE"] = "1"
-        del sys.argv[1]
-    if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
-        print(f"usage: python -m {command} [--no-cache] program.py [arguments]")
-        sys.exit(0 if len(sys.argv) > 1 else 2)
-    program = sys.argv[1]
-    if not Path(program).is_file():
-        sys.exit(f"there is no file {program}")
-    sys.argv = sys.argv[1:]
-    sys.path[0] = str(Path(program).resolve().parent)
+    sys.argv = [command.program if command.form != "-c" else "-c", *command.arguments]
     sys.meta_path.insert(0, _Finder())
     interrupts.install_for_programs()
     try:
-        runpy.run_path(program, run_name="__main__")
+        _run(command)
     except KeyboardInterrupt:
         interrupts.end_program()
+    except ImportError as error:
+        if _is_of_runpy(error):
+            exit_with_error(str(error))
+        raise
+
+
+def _run(command: Command) -> None:
+    """Runs a program as Python does, which puts the place of its modules before all others."""
+    if command.form == "file":
+        path = Path(command.program).resolve()
+        _put_first(str(path if path.is_dir() else path.parent))
+        runpy.run_path(command.program, run_name="__main__")
+    elif command.form == "-m":
+        _put_first(str(Path.cwd()))
+        runpy.run_module(command.program, run_name="__main__", alter_sys=True)
+    else:
+        _put_first("")
+        module = sys.modules["__main__"] = ModuleType("__main__")  # where pickle looks for its classes
+        exec(compile(command.program, "<string>", "exec"), vars(module))  # noqa: S102  # the user's code
+
+
+def _put_first(folder: str) -> None:
+    """Replaces the folder that Python has put before all others for `dmljax.run` itself."""
+    if not sys.flags.safe_path:
+        sys.path[0] = folder
+
+
+def _is_of_runpy(error: ImportError) -> bool:
+    """Whether Python has found nothing to run, rather than failed to import what a program asks for."""
+    traceback = error.__traceback__
+    for _ in (main, _run):
+        traceback = traceback and traceback.tb_next
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename != runpy.run_module.__code__.co_filename:
+            return False
+        traceback = traceback.tb_next
+    return True
 
 
 class _Finder:

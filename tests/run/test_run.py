@@ -84,27 +84,6 @@ def test_missing_names_are_reported() -> None:
         og.Tensor(np.zeros(1)).name = "x"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "usage"),
-    [
-        ([], 2, "usage: python -m dmljax.run [--no-cache] program.py [arguments]\n"),
-        (["--help"], 0, "usage: python -m dmljax.run [--no-cache] program.py [arguments]\n"),
-        (["none.py"], "there is no file none.py", ""),
-    ],
-)
-def test_running_without_a_program_prints_usage(
-    arguments: list[str],
-    status: int | str,
-    usage: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["run", *arguments])
-    with pytest.raises(SystemExit) as left:
-        dmljax.run.main("dmljax.run")
-    assert (left.value.code, capsys.readouterr().out) == (status, usage)
-
-
 # ONNX Runtime
 
 KINDS = """\
