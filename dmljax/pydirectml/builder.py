@@ -196,6 +196,9 @@ class Model:
     `dmljax.directml.Graph` that it computes.
     """
 
+    graph: directml.Graph
+    function: Callable[..., Any]
+
     def __init__(self, builder: GraphBuilder, outputs: Sequence[Expression]) -> None:
         with within("build"):
             if not isinstance(outputs, Sequence) or not outputs:

@@ -31,12 +31,19 @@ Numbers = Sequence[int]
 class Size2D:
     """A width and a height, in this order."""
 
+    width: int
+    height: int
+
     def __init__(self, width: int, height: int) -> None:
         self.width, self.height = width, height
 
 
 class FusedActivation:
     """An activation to apply to an operator's result, with up to two numbers; INVALID means none."""
+
+    activation: Any
+    param_1: float
+    param_2: float
 
     def __init__(self, activation: Any = OperatorType.INVALID, param_1: float = 0, param_2: float = 0) -> None:
         with within("FusedActivation"):
@@ -80,6 +87,9 @@ NO_ACTIVATION = FusedActivation()
 class MaxPoolingOutputs:
     """The largest elements, and their indices if requested."""
 
+    values: Expression
+    indices: Expression
+
     def __init__(self, values: Expression | None = None, indices: Expression | None = None) -> None:
         self.values = Expression() if values is None else values
         self.indices = Expression() if indices is None else indices
@@ -87,6 +97,9 @@ class MaxPoolingOutputs:
 
 class GRUOutputs:
     """The states of all steps and the last states; outputs that were not requested are empty expressions."""
+
+    sequence: Expression
+    single: Expression
 
     def __init__(self, sequence: Expression | None = None, single: Expression | None = None) -> None:
         self.sequence = Expression() if sequence is None else sequence

@@ -35,6 +35,10 @@ def main(name: str) -> None:
     command = read_command(name, sys.argv[1:])
     if command.form == "file" and not Path(command.program).exists():
         exit_with_error(f"{command.program}: no such file", "-m runs a module")
+    if "--show-missing" in command.flags:
+        from dmljax.run.missing import show_missing
+
+        sys.exit(show_missing(command))
     if "--no-cache" in command.flags:
         os.environ["DMLJAX_NO_CACHE"] = "1"
     sys.argv = [command.program if command.form != "-c" else "-c", *command.arguments]
@@ -96,7 +100,7 @@ class _Finder:
         if part in INSTALLED_PARTS.get(library, ()):
             return None if inside_part else _find_installed(library, part)
         module_name = MODULES[library] + dot + inner
-        if find_spec(module_name) is None:
+        if not _has_module(module_name):
             message = f"No module named {fullname!r}: dmljax's version of {library} does not have it"
             raise ModuleNotFoundError(message, name=fullname)
         loader: Any = _Loader(module_name)  # importlib.abc has its type, but takes longer to import than the rest
@@ -114,13 +118,26 @@ def _find_installed(library: str, part: str) -> ModuleSpec:
     return spec
 
 
+def _has_module(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:  # inside a module that is no package
+        return False
+
+
+def find_stand_in(name: str) -> str | None:
+    """Finds the module of dmljax for a foreign one; None if the library's own is taken."""
+    spec = _Finder().find_spec(name)
+    return spec.loader.module_name if spec is not None and isinstance(spec.loader, _Loader) else None
+
+
 class _Loader:
     def __init__(self, module_name: str) -> None:
-        self._module_name = module_name
+        self.module_name = module_name
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         with interrupts.delay():
-            module = importlib.import_module(self._module_name)
+            module = importlib.import_module(self.module_name)
             _open_cache()
             atexit.register(interrupts.skip_teardown)  # JAX's, which may crash after an interrupt
         return module

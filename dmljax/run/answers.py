@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from opcode import opmap
-from typing import Any
+from typing import Any, NamedTuple
 
 from dmljax.errors import DmlError, Problem, Unsupported, hide_frames
 from dmljax.text import show
@@ -41,14 +41,47 @@ def _is_imported() -> bool:
     return frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"]
 
 
+WORKS, IGNORED, REFUSED = "works", "accepted and ignored", "refused"
+
+
+class Answer(NamedTuple):
+    """What becomes of a name of a foreign library, and why."""
+
+    word: str
+    reason: str
+
+
+def documented_answer(thing: Any) -> Answer:
+    """The answer that the documentation of a function or a class begins with."""
+    summary = (inspect.getdoc(thing) or "").partition("\n")[0].rstrip(".")
+    for start, word in (("Does nothing, because ", IGNORED), ("Raises, because ", REFUSED)):
+        if summary.startswith(start):
+            return Answer(word, summary.removeprefix(start))
+    return Answer(WORKS, "")
+
+
+def declared_answer(cls: type, name: str) -> Answer | None:
+    """The answer for an option, or None if `name` is none."""
+    kept, ignored, defaults = (getattr(cls, names, {}) for names in ("_KEPT", "_IGNORED", "_DEFAULTS"))
+    if name in kept:
+        return Answer(REFUSED, f"must be `{defaults[name]!r}`, because {kept[name]}")
+    if name in ignored:
+        return Answer(IGNORED, ignored[name])
+    return Answer(WORKS, "") if name in defaults else None
+
+
+def place_of(cls: type) -> str:
+    """The name of a class in its library."""
+    return f"{cls.__module__.removeprefix(_HERE).removeprefix('dmljax.').partition('.')[0]}.{cls.__qualname__}"
+
+
 class _Answering(type):
     """Raises if a class does not have an attribute."""
 
     def __getattr__(cls, name: str) -> Any:
         named = next(base for base in cls.__mro__ if base.__module__.startswith(_HERE))  # programs derive classes
-        place = f"{named.__module__.removeprefix(_HERE).partition('.')[0]}.{named.__qualname__}"
         refused: Mapping[str, str] = vars(named).get("_REFUSED", {})
-        raise absent(place, name, refused.get(name, ""))
+        raise absent(place_of(named), name, refused.get(name, ""))
 
 
 class Answering(metaclass=_Answering):

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from importlib import import_module
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from dmljax.command_line.describe import markdown_table
 from dmljax.run import INSTALLED_PARTS, MODULES
+from dmljax.run.answers import IGNORED, REFUSED, WORKS, Answer, declared_answer, documented_answer
 
 LIBRARY = "onnxruntime"
 PLACES = (
@@ -22,7 +23,6 @@ PLACES = (
     "onnxruntime.backend",
     "onnxruntime.datasets",
 )
-WORKS, IGNORED, REFUSED = "works", "accepted and ignored", "refused"
 OWN = "ONNX Runtime's own Python, over dmljax's sessions"
 
 TEXT = """\
@@ -42,13 +42,6 @@ shown once. `onnxruntime.capi._pybind_state` has the names of `onnxruntime.capi.
 `quantization`, `tools` and `transformers` are ONNX Runtime's own files, with all of their names.
 {sections}
 """
-
-
-class Answer(NamedTuple):
-    """What becomes of a name, and why."""
-
-    word: str
-    reason: str
 
 
 def text() -> str:
@@ -119,7 +112,7 @@ def answer(place: str, holder: str, name: str) -> Answer:
     where = _stand_in(place)
     if holder:
         where = getattr(where, holder)
-        declared = _declared(where, name)
+        declared = declared_answer(where, name)
         if declared is not None:
             return declared
     try:
@@ -130,28 +123,9 @@ def answer(place: str, holder: str, name: str) -> Answer:
         if reason is None:
             raise LookupError(f"{place}: {holder} {name} has no answer") from None
         return Answer(REFUSED, reason[1])
-    return _documented(value)
+    return documented_answer(value)
 
 
 def _stand_in(place: str) -> Any:
     """dmljax's module for one of ONNX Runtime's."""
     return import_module(place.replace(LIBRARY, MODULES[LIBRARY], 1))
-
-
-def _declared(cls: type, name: str) -> Answer | None:
-    """The answer for an option, or None if `name` is none."""
-    kept, ignored, defaults = (getattr(cls, names, {}) for names in ("_KEPT", "_IGNORED", "_DEFAULTS"))
-    if name in kept:
-        return Answer(REFUSED, f"must be `{defaults[name]!r}`, because {kept[name]}")
-    if name in ignored:
-        return Answer(IGNORED, ignored[name])
-    return Answer(WORKS, "") if name in defaults else None
-
-
-def _documented(value: Any) -> Answer:
-    """The answer that the documentation of a function or a class begins with."""
-    summary = (inspect.getdoc(value) or "").partition("\n")[0].rstrip(".")
-    for start, word in (("Does nothing, because ", IGNORED), ("Raises, because ", REFUSED)):
-        if summary.startswith(start):
-            return Answer(word, summary.removeprefix(start))
-    return Answer(WORKS, "")
