@@ -98,8 +98,9 @@ def _read_module(name: str) -> Program:
             for path in sorted(inside.rglob("*.py")):
                 parts = path.relative_to(folder).with_suffix("").parts
                 program.find(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
-        else:
-            program.find(name)
+        elif program.find(name):
+            for i in range(len(rest)):
+                program.find(".".join((top, *rest[:i])))
         if program.modules:
             return program
     raise ModuleNotFoundError(f"No module named {name}")

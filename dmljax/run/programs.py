@@ -39,13 +39,13 @@ class Scope:
     parameters: tuple[str, ...] = ()  # of a function, without `self`
 
     def lookup(self, name: str) -> "Values":
-        """Returns the values of a name that code in this scope reads."""
+        """Returns the values of a name that code in this scope reads; none if they are not known yet."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.names and (scope is self or scope.kind != "class"):  # methods do not see a class's names
-                return scope.names[name] or OTHERS
+                return scope.names[name]
             scope = scope.outer
-        return OTHERS
+        return frozenset()
 
     def bind(self, name: str, values: "Values") -> None:
         """Adds values to a name."""
@@ -126,8 +126,11 @@ class Module:
 class Program:
     """The modules of a program, which are read from a folder when another one imports them.
 
-    `package` is the only package that is read, or None for all modules in the folder.
+    `package` is the only package that is read, or None for all modules in the folder. `unresolved` is what a name has
+    whose values are not known: none as long as they may be found elsewhere in the program, and later others.
     """
+
+    unresolved: Values = frozenset()
 
     def __init__(self, folder: Path, package: str | None, read: Callable[[Path], bytes]) -> None:
         self._folder, self._package, self._read = folder, package, read

@@ -30,16 +30,23 @@ _IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError"}
 
 def find_uses(program: Program, library: Library) -> list[Use]:
     """Returns the names of libraries that a program uses, by file and line."""
-    size, uses = -1, list[Use]()
-    for _ in range(_PASSES):
-        uses, done = [], set[str]()
-        while left := program.modules.keys() - done:  # reading one may add others
-            for name in sorted(left):
-                _Reader(program, program.modules[name], library, uses).read()
-            done |= left
-        if size == (size := program.size()):
-            break
+    uses = list[Use]()
+    for unresolved in (_NONE, OTHERS):
+        program.unresolved, size = unresolved, -1
+        for _ in range(_PASSES):
+            uses = _read_modules(program, library)
+            if size == (size := program.size()):
+                break
     return sorted(uses, key=lambda use: (use.path, use.line, use.column, use.name))
+
+
+def _read_modules(program: Program, library: Library) -> list[Use]:
+    uses, done = list[Use](), set[str]()
+    while left := program.modules.keys() - done:  # reading one may add others
+        for name in sorted(left):
+            _Reader(program, program.modules[name], library, uses).read()
+        done |= left
+    return uses
 
 
 class _Reader(ast.NodeVisitor):
@@ -120,7 +127,7 @@ class _Reader(ast.NodeVisitor):
     # Attributes
 
     def visit_Name(self, node: ast.Name) -> Values:
-        return self._scope.lookup(node.id)
+        return self._scope.lookup(node.id) or self._program.unresolved
 
     def visit_Attribute(self, node: ast.Attribute) -> Values:
         return self._members(node, self.visit(node.value), node.attr)
@@ -137,14 +144,14 @@ class _Reader(ast.NodeVisitor):
                     uses.append((owner, ""))
                 except (AttributeError, ImportError) as error:
                     uses.append((owner, str(error)))
-            elif isinstance(owner, Scope | Object):
-                values |= self._members_of_scope(owner, name)
+            else:
+                values |= self._members_of_scope(owner, name) if isinstance(owner, Scope | Object) else OTHERS
         caught = _IMPORT_ERRORS if is_imported else {"AttributeError"}
         if len(uses) == len(owners) and not self._expected & {name, *caught}:
             told = [use for use in uses if not use[1]] or uses[:1]  # absent only if no owner has it
             for owner, reason in told:
                 self._tell(node, name, owner, reason, assigned)
-        return values or OTHERS
+        return values or (OTHERS if uses else self._program.unresolved)
 
     def _members_of_scope(self, owner: Scope | Object, name: str) -> Values:
         """Returns an attribute of a module or a class of the program, or of an instance."""
@@ -152,7 +159,7 @@ class _Reader(ast.NodeVisitor):
         ancestors, values = [scope], _NONE
         for ancestor in ancestors:
             if name in ancestor.names:
-                values = ancestor.names[name] or OTHERS
+                values = ancestor.names[name] or self._program.unresolved
                 is_property = any(isinstance(value, Scope) and value.kind == "property" for value in values)
                 return _union(map(_returned, values)) if is_instance and is_property else values
             for base in ancestor.bases:
@@ -161,7 +168,7 @@ class _Reader(ast.NodeVisitor):
                 elif isinstance(base, Known):
                     with suppress(AttributeError):  # a subclass may have what the program gives it elsewhere
                         values |= self._library.member(Known(base.name, base.thing, is_instance), name)
-        return values or OTHERS
+        return values or self._program.unresolved
 
     def _tell(
         self, node: ast.AST, name: str, owner: Known | None = None, error: str = "", assigned: ast.expr | None = None
@@ -308,7 +315,7 @@ class _Reader(ast.NodeVisitor):
         self, functions: Values, arguments: Sequence[Values], keywords: Mapping[str | None, Values]
     ) -> Values:
         of_program = [function for function in functions if isinstance(function, Scope) and function.kind != "class"]
-        return _union(self._call(function, arguments, keywords) for function in of_program) or OTHERS
+        return _union(self._call(function, arguments, keywords) for function in of_program) or self._program.unresolved
 
     # Classes and functions
 
@@ -362,6 +369,12 @@ class _Reader(ast.NodeVisitor):
     def visit_Return(self, node: ast.Return) -> None:
         if node.value:
             self._scope.bind("return", self.visit(node.value))
+
+    def visit_Yield(self, node: ast.Yield | ast.YieldFrom) -> Values:
+        self._scope.bind("return", OTHERS)
+        return self.generic_visit(node)
+
+    visit_YieldFrom = visit_Yield  # noqa: N815
 
     def _annotation(self, node: ast.expr | None) -> Values:
         """Returns the instances that an annotation tells of, as far as they are a library's or the program's."""
@@ -425,8 +438,9 @@ def _instance_of(value: Value) -> Values:
     return frozenset([Object(value)]) if isinstance(value, Scope) and value.kind == "class" else OTHERS
 
 
-def _returned(function: Value) -> Values:
-    return (isinstance(function, Scope) and function.names.get("return")) or OTHERS
+def _returned(value: Value) -> Values:
+    """Returns what a function returns, which is None if nothing is known; other values are not followed."""
+    return value.names.get("return", _NONE) if isinstance(value, Scope) else OTHERS
 
 
 def _is_tuple(node: ast.expr | None) -> bool:

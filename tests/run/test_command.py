@@ -1,6 +1,7 @@
 """The command line of `python -m dmljax.run`, in this process."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -125,3 +126,184 @@ def test_imports_that_fail_inside_a_program_are_its_own(
     (folder / "program.py").write_text("import no_such_module")
     with pytest.raises(ModuleNotFoundError, match="No module named 'no_such_module'"):
         run(monkeypatch, form)
+
+
+# Names that a program uses and dmljax lacks; in these programs, `#` is followed by what is said about a line
+
+IMPORTS = """\
+import onnxruntime.training # No module named 'onnxruntime.training'
+import importlib
+from onnxruntime import ModelCompiler, SessionOptions # onnxruntime.ModelCompiler: dmljax's version of onnxruntime does
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, NoSuchModel # onnxruntime.capi.onnxruntime_pybind
+import pydirectml as dml
+og = importlib.import_module("onnxruntime_genai")
+og.Engine # onnxruntime_genai.Engine: dmljax's version of onnxruntime_genai does not have it (it shares pages of caches
+dml.softmax # module 'dmljax.pydirectml' has no attribute 'softmax', did you mean activation_soft_max?
+dml.Size2D(1, 2).depth # pydirectml.Size2D.depth: dmljax's version of pydirectml does not have it
+dml.MaxPoolingOutputs().values.sizes # pydirectml.Expression.sizes:
+try:
+    import onnxruntime.training
+    from onnxruntime import ModelCompiler
+except ImportError:
+    pass
+"""
+VALUES = """\
+import onnxruntime as ort
+from typing import Optional
+
+def make(path) -> ort.InferenceSession:
+    return CACHE[path]
+
+class Base:
+    def __init__(self, path):
+        self.session, self.others = make(path), []
+        self.others.append(ort.InferenceSession(path))
+
+class Model(Base):
+    @property
+    def inner(self):
+        return self.session
+
+    def run(self, values: "Optional[ort.OrtValue]", other):
+        self.session.a # onnxruntime.InferenceSession.a: dmljax's version of onnxruntime does not have it
+        self.inner.b # onnxruntime.InferenceSession.b:
+        for each in self.others:
+            each.c # onnxruntime.InferenceSession.c:
+        self.others[0].io_binding().d # onnxruntime.IOBinding.d:
+        [x.e for x in self.session.get_inputs()] # onnxruntime.NodeArg.e:
+        values.f # onnxruntime.OrtValue.f:
+        other.g # onnxruntime.InferenceSession.g:
+        self.session.run(None, {})[0].shape
+
+Model("x").run(None, other=make("y"))
+Model("x").session.h # onnxruntime.InferenceSession.h:
+with ort.InferenceSession("x") as entered:
+    (named := entered).i # onnxruntime.InferenceSession.i:
+first, second = ort.RunOptions(), 3
+first.j, second.j = 1, 2 # onnxruntime.RunOptions.j:
+try:
+    lambda: ort.OrtValue.ortvalue_from_numpy(None).k # onnxruntime.OrtValue.k:
+except ort.capi.onnxruntime_pybind11_state.Fail as error:
+    error.args
+    error.l # onnxruntime.Fail.l:
+"""
+SETTINGS = """\
+import onnxruntime as ort
+
+options = ort.SessionOptions()
+options.intra_op_num_threads = 1 # onnxruntime.SessionOptions.intra_op_num_threads has no effect: XLA chooses its
+options.optimized_model_filepath = ""
+options.optimized_model_filepath = "x" # onnxruntime.SessionOptions.optimized_model_filepath must be `''`, because
+options.enable_profiling = True
+options.threads = 3 # onnxruntime.SessionOptions.threads: dmljax's version of onnxruntime does not have it
+ort.set_default_logger_severity(3) # onnxruntime.set_default_logger_severity has no effect: dmljax has no log
+ort.OrtValue.ort_value_from_sparse_tensor(None) # onnxruntime.OrtValue.ort_value_from_sparse_tensor is refused: no
+"""
+UNCERTAIN = """\
+import onnxruntime as ort, os, helper, unknown
+from typing import TYPE_CHECKING
+from helper import *
+
+if TYPE_CHECKING:
+    from onnxruntime import NoSuchClass
+session = ort.InferenceSession("x") if os.environ else unknown.Session()
+session.eval()
+if hasattr(ort, "no_such_name"):
+    ort.no_such_name
+try:
+    ort.no_such_name
+except AttributeError:
+    pass
+class Session(ort.InferenceSession):
+    def __init__(self):
+        self.mine = 3
+        self.mine, self.theirs
+class Session(Session):
+    pass
+Session().other
+nested = []
+for i in range(9):
+    nested = [nested]
+nested[0][0][0].x
+def count(number):
+    global session
+    session = unknown.Session()
+    return count(number + 1) if number else None
+count(3)
+"""
+
+
+@pytest.mark.parametrize("program", [IMPORTS, VALUES, SETTINGS, UNCERTAIN])
+def test_missing_names_are_shown_before_a_program_runs(
+    program: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "program.py").write_text(program)
+    status = run(monkeypatch, "--show-missing", "program.py")
+    *lines, last = capsys.readouterr().out.splitlines()
+    expected = {i: line.split(" # ")[1] for i, line in enumerate(program.splitlines(), 1) if " # " in line}
+    assert [int(line.split(":")[1]) for line in lines] == [*expected]
+    for line, start in zip(lines, expected.values(), strict=True):
+        assert line.partition(": ")[2].startswith(start)
+    ignored = sum(" has no effect: " in line for line in lines)
+    found = re.fullmatch(r"program\.py: (\d+) findings?, (\d+) uses? without effect", last)
+    assert found
+    assert [*map(int, found.groups())] == [len(lines) - ignored, ignored]
+    assert status == (1 if len(lines) > ignored else 0)
+
+
+USE = "import onnxruntime\nSESSION = onnxruntime.InferenceSession('x')\nSESSION.absent\n"
+ABSENT = ": onnxruntime.InferenceSession.absent: dmljax's version of onnxruntime does not have it\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "paths", "name"),
+    [
+        (["tools/program.py"], ["tools/beside.py:3", "tools/program.py:2"], "tools/program.py"),
+        (["tools"], ["tools/__main__.py:3"], "tools"),
+        (["-m", "tools"], ["tools/__init__.py:3", "tools/__main__.py:3", "tools/beside.py:3"], "tools"),
+        (["-m", "tools.program"], ["tools/__init__.py:3"], "tools.program"),
+        (["-m", "space"], ["space/inner/module.py:3"], "space"),
+        (["-m", "space.inner.module"], ["space/inner/module.py:3"], "space.inner.module"),
+        (["-m", "outer"], ["outer.py:2", "tools/__init__.py:3"], "outer"),
+        (["-c", USE, "argument"], ["<string>:3"], "<string>"),
+    ],
+)
+def test_missing_names_are_shown_in_all_files_of_a_program(
+    arguments: list[str],
+    paths: list[str],
+    name: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (folder / "space" / "inner").mkdir(parents=True)
+    (folder / "tools").mkdir()
+    for path in ("tools/__init__.py", "tools/__main__.py", "tools/beside.py", "space/inner/module.py"):
+        (folder / path).write_text(USE)
+    (folder / "tools" / "program.py").write_text("from beside import SESSION as session\nsession.absent")
+    (folder / "outer.py").write_text("import tools.program, json\ntools.SESSION.absent")
+    monkeypatch.syspath_prepend(folder)
+    assert run(monkeypatch, "--show-missing", *arguments) == 1
+    printed = capsys.readouterr().out
+    count = f"{len(paths)} finding{'s' if len(paths) > 1 else ''}"
+    assert printed == "".join(f"{path}{ABSENT}" for path in paths) + f"{name}: {count}, 0 uses without effect\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "error"),
+    [
+        ("x = (", "error: program.py:1: '(' was never closed\n"),
+        (f"x = {'-' * 100_000}1", "error: program.py: must be Python that can be parsed"),
+        ("import big", "error: must hold at most"),
+    ],
+)
+def test_a_program_that_cannot_be_read_is_refused(
+    program: str, error: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "program.py").write_text(program)
+    with (folder / "big.py").open("wb") as file:
+        file.truncate(2**24 + 1)
+    assert run(monkeypatch, "--show-missing", "program.py") == 2
+    assert capsys.readouterr().err.startswith(error)
+    assert run(monkeypatch, "--show-missing", "-m", "no_such_module") == 2
+    assert capsys.readouterr().err == "error: No module named no_such_module\n"
