@@ -307,3 +307,19 @@ def test_a_program_that_cannot_be_read_is_refused(
     assert capsys.readouterr().err.startswith(error)
     assert run(monkeypatch, "--show-missing", "-m", "no_such_module") == 2
     assert capsys.readouterr().err == "error: No module named no_such_module\n"
+
+
+def test_the_page_on_programs_shows_what_its_program_prints(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notebooks = Path(__file__).parents[2] / "notebooks"
+    page = (notebooks / "for-programs.md").read_text()
+    (folder / "notebooks").symlink_to(notebooks)
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (folder / "program.py").write_text(program)
+    console = "".join(re.findall(r"```console\n(.*?)```", page, re.DOTALL))
+    commands = re.findall(r"^\$ python -m dmljax.run (.*)\n((?:[^$].*\n)+)", console, re.MULTILINE)
+    assert len(commands) == 2
+    for arguments, shown in commands:
+        assert not run(monkeypatch, *arguments.split())
+        assert capsys.readouterr().out == shown

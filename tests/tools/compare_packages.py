@@ -1,7 +1,7 @@
 """Compares what other people's packages print on ONNX Runtime and on dmljax.
 
 Run `python tests/tools/compare_packages.py [NAME...]` in an environment with the packages that it names; it installs
-nothing. It prints the table in `notebooks/for-onnx.md`.
+nothing. It prints the table in `notebooks/for-programs.md`.
 
 Each program `packages/*/use_NAME.py` uses a package as its users do, with inputs, and where the package has none a
 model, that it makes in its working folder. Its docstring tells what it does. The comment at its start, `# /// script`,

@@ -32,7 +32,7 @@ TEXT = """\
 
 Each public name of ONNX Runtime {version}'s Python modules has an answer under `python -m dmljax.run`:
 
-- **works**: it does what it does there, as far as [if you have an ONNX model](for-onnx.md) names no difference.
+- **works**: it does what it does there, as far as [the page on programs](for-programs.md) names no difference.
 - **accepted and ignored**: a program may use it, and it has no effect.
 - **refused**: using it raises an error with the reason. `from onnxruntime import NAME` raises an ImportError, and
   `onnxruntime.NAME` an AttributeError. Values of an option that are refused raise a RuntimeError.
