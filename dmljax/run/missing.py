@@ -166,8 +166,6 @@ class _Libraries:
             return self._values_of(f"{owner.name}.{name}", attributes[name], is_instance=owner.is_instance)
         if name in attributes.get("__annotations__", ()):
             return _instances_of(get_type_hints(owner.thing)[name])
-        if name in attributes.get("_DEFAULTS", ()):
-            return OTHERS
         if isinstance(owner.thing, type(Answering)):
             getattr(owner.thing, name)  # raises the reason
         raise absent(owner.name, name)

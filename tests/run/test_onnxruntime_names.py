@@ -9,13 +9,14 @@ import onnxruntime_names as names
 import pytest
 
 import dmljax.run.onnxruntime as ours
+from dmljax.run.answers import WORKS
 from dmljax.run.onnxruntime.refusals import REFUSED
 
 NAMES = [(place, holder, name) for place in names.PLACES for holder, name in names.names(place)]
 
 
 def test_each_name_has_an_answer() -> None:
-    without_reason = [each for each in NAMES if (found := names.answer(*each)).word != names.WORKS and not found.reason]
+    without_reason = [each for each in NAMES if (found := names.answer(*each)).word != WORKS and not found.reason]
     assert without_reason == []
     assert {name for _, holder, name in NAMES if not holder} >= REFUSED.keys()  # nothing refuses what is not there
 
