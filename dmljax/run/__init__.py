@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from dmljax.foundation import interrupts
+from dmljax.foundation.programs.store import NO_CACHE
 from dmljax.run.options import Command, exit_with_error, read_command
 
 MODULES = {
@@ -40,7 +41,7 @@ def main(name: str) -> None:
 
         sys.exit(show_missing(command))
     if "--no-cache" in command.flags:
-        os.environ["DMLJAX_NO_CACHE"] = "1"
+        os.environ[NO_CACHE] = "1"
     sys.argv = [command.program if command.form != "-c" else "-c", *command.arguments]
     sys.meta_path.insert(0, _Finder())
     interrupts.install_for_programs()

@@ -19,9 +19,7 @@ from jaxlib.version import __version__ as jaxlib_version
 
 from dmljax.foundation.platforms import device_of, traced_for
 from dmljax.foundation.programs.progress import has_listener, report, report_again
-from dmljax.foundation.programs.store import ProgramStore, cache_folder, digest_of
-
-NO_CACHE = "DMLJAX_NO_CACHE"  # the environment variable that turns the cache off
+from dmljax.foundation.programs.store import NO_CACHE, ProgramStore, cache_folder, digest_of
 
 R = TypeVar("R")
 
@@ -172,9 +170,8 @@ def compile_once(traced: jax.stages.Traced, device: jax.Device) -> jax.stages.Co
 def remember(compute: Callable[[], R], source: Callable[[], str]) -> R:
     """Returns what a command computed from the same source before, or computes it now and keeps it."""
     key = None if _store is None else _key_of(source())
-    entry = None if key is None or _store is None else _store.get(key)
-    if entry is not None:
-        kept: R = pickle.loads(entry)  # noqa: S301  # written by this user
+    if (entry := _read(key)) is not None:
+        kept: R = entry
         return kept
     result = compute()
     _keep(key, result)
@@ -223,19 +220,23 @@ def _without_collections() -> Iterator[None]:
 
 def _find(key: str | None, device: jax.Device, name: str = "") -> Any:
     """The entry of a key: a compiled program with its notes, or an exception; None without one that XLA can load."""
-    entry = None if key is None or _store is None else _store.get(key)
-    if entry is None:
-        return None
+    kept = _read(key)
+    if kept is None or isinstance(kept, Exception):
+        return kept
     if name:
         report(f"loading {name}")
-    kept = pickle.loads(entry)  # noqa: S301  # written by this user, as the programs are that it would compile
-    if isinstance(kept, Exception):
-        return kept
     (program, inputs, outputs), notes = kept
     try:
         return deserialize_and_load(program, inputs, outputs, backend=device.client, execution_devices=[device]), notes
     except jax.errors.JaxRuntimeError:
         return None
+
+
+def _read(key: str | None) -> Any:
+    """What was kept under a key; None without an entry."""
+    entry = None if key is None or _store is None else _store.get(key)
+    # Written by this user, as the programs are that it would compile.
+    return None if entry is None else pickle.loads(entry)  # noqa: S301
 
 
 def _keep(key: str | None, entry: Any) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+NO_CACHE = "DMLJAX_NO_CACHE"  # the environment variable that turns the cache off
 LIMIT = 2 * 10**9  # bytes of all entries
 _LEFT = 0.9  # of the limit, after the least recently used entries are gone
 _CHECK_BYTES = 4  # of a checksum, at the beginning of each file
