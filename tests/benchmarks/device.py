@@ -3,7 +3,9 @@
 `python tests/benchmarks/device.py` compares all operators with this machine's CPU, and then times real sizes and
 networks beside plain JAX and PyTorch, and beside the lower bound that `dmljax.estimate` would give. It prints Markdown,
 or writes it to `--output FILE`; `figures/h100.md` has what it printed on an H100. It needs the extra `test`, and
-PyTorch for its column and the networks. `--small` tries everything on little work, on any device.
+PyTorch for its column and the networks. `--variants FOLDER` instead times other ways to compute what takes longer
+than PyTorch, counts the conversions and quotients that differ, and compares the operators after that; it writes tables
+into the folder as it goes. `--small` tries everything on little work, on any device.
 """
 
 import argparse
@@ -12,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,9 +26,12 @@ import jax.numpy as jnp
 import numpy as np
 from real_sizes import REAL_SIZES, attention, gradients, product
 from timing import Effort, medians
-from workloads import DMLJAX, IDIOM, SEED, TORCH, Function, Work
+from workloads import DMLJAX, IDIOM, SEED, TORCH, Work
 
 sys.path.extend(map(str, Path(__file__).parents[1].glob("**/")))
+import numbers_of_device
+import races
+from device_calls import filled, kernel_microseconds, left_out, repeated, torch_call, tried
 from families import CASES
 from helpers import units_off
 
@@ -49,22 +54,6 @@ class Plan:
     seconds_of_works: float
     effort: Effort
     batch_seconds: float  # of calls between two synchronizations
-
-
-def tried(function: Callable[[], Any], end: float) -> Any:
-    """The function's result, or a sentence if it fails, because the others are worth trying; None after the end."""
-    if time.monotonic() > end:
-        return None
-    try:
-        return function()
-    except Exception as error:
-        return f"{type(error).__name__}: {str(error).strip().splitlines()[0][:120]}"
-
-
-def left_out(found: Mapping[str, Any], seconds: float) -> str:
-    """The names without a result."""
-    names = [name for name, one in found.items() if one is None]
-    return f"Left out when {seconds:.0f} s were over: {', '.join(names)}." if names else ""
 
 
 # What operators compute
@@ -154,46 +143,6 @@ class Row(NamedTuple):
 
 
 HEAD = ("work", "kernels, us", "clock, us", "x JAX's", "x PyTorch's", "x estimate", "x the roof")
-PROFILED = 5  # calls
-
-
-def filled(shape: Any, device: Any) -> Any:
-    """Random numbers near 0 of a shape, or small integers; arrays as they are."""
-    if not isinstance(shape, jax.ShapeDtypeStruct):
-        return jax.device_put(shape, device)
-    with jax.default_device(device):
-        if jnp.issubdtype(shape.dtype, jnp.integer):
-            return jnp.full(shape.shape, 7, shape.dtype)
-        return jax.random.uniform(jax.random.key(SEED), shape.shape, shape.dtype, 0.01, 0.1)
-
-
-def repeated(call: Callable[[], Any], wait: Callable[[Any], Any], seconds: float) -> tuple[Callable[[], Any], int]:
-    """A call that repeats another for about this long and waits for the last result, and how often it does."""
-    for _ in range(2):  # compiles and warms up
-        wait(call())
-    start = time.perf_counter()
-    wait(call())
-    count = max(1, min(1000, int(seconds / (time.perf_counter() - start))))
-
-    def run() -> None:
-        for _ in range(count - 1):
-            call()
-        wait(call())
-
-    return run, count
-
-
-def kernel_microseconds(call: Callable[[], Any]) -> float:
-    """The time that a GPU spends in the kernels of a call; 0 on other devices."""
-    with TemporaryDirectory() as folder:
-        with jax.profiler.trace(folder):
-            for _ in range(PROFILED):
-                result = call()
-            jax.block_until_ready(result)
-        (file,) = Path(folder).rglob("*.xplane.pb")
-        profile = jax.profiler.ProfileData.from_file(str(file))
-    lines = (line for plane in profile.planes if "GPU" in plane.name for line in plane.lines if "Stream" in line.name)
-    return float(sum(event.duration_ns for line in lines for event in line.events)) / 1000 / PROFILED
 
 
 def timed(name: str, build: Callable[[], Work], device: Any, target: str | None, plan: Plan) -> Row:
@@ -222,21 +171,6 @@ def timed(name: str, build: Callable[[], Work], device: Any, target: str | None,
 def lower_bound(target: Target, text: str) -> float:
     """The seconds that `dmljax.estimate` gives a compiled program at least."""
     return sum(max(target.times(step.cost)) for step in steps_of(text))
-
-
-def torch_call(function: Function, arrays: Any, device: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
-    """PyTorch's call with the same numbers on the same kind of device, and how to wait for its result."""
-    import torch
-
-    place = "cuda" if device.platform == "gpu" and torch.cuda.is_available() else "cpu"
-
-    def tensor(one: Any) -> Any:
-        array = np.array(one, np.float32 if jnp.issubdtype(one.dtype, jnp.floating) else None)
-        return torch.from_numpy(array).to(place, getattr(torch, one.dtype.name))
-
-    tensors = jax.tree.map(tensor, arrays)
-    wait = (lambda _: torch.cuda.synchronize()) if place == "cuda" else (lambda result: result)
-    return torch.no_grad()(partial(function, *tensors)), wait
 
 
 def target_of(device: Any) -> str | None:
@@ -284,20 +218,52 @@ def plan_of(*, is_small: bool) -> Plan:
     return Plan([*directml.OPERATORS], works, 150, 250, Effort(rounds=5, block_seconds=0.03), 0.01)
 
 
+SECONDS_OF_OPERATORS = 110  # after the variants
+
+
+def run_variants(folder: Path, device: Any, plan: Plan, *, is_small: bool) -> Iterator[str]:
+    """Compares numbers, times the variants and compares the operators; each part is in the folder when it is done."""
+    folder.mkdir(parents=True, exist_ok=True)
+    many = 2**12 if is_small else 2**20
+    plan = replace(plan, seconds_of_values=min(plan.seconds_of_values, SECONDS_OF_OPERATORS))
+    yield from write_lines(folder / "numbers.md", numbers_of_device.differences(device, many, many // 16))
+    yield from races.run_all(races.plan_of({} if is_small else networks(), is_small=is_small), device, folder)
+    yield from write_lines(folder / "operators.md", values(plan, device))
+
+
+def write_lines(file: Path, lines: Iterator[str]) -> Iterator[str]:
+    """Writes lines to a file as they come, and passes them on."""
+    with file.open("w") as opened:
+        for line in lines:
+            print(line, file=opened, flush=True)
+            yield line
+
+
+def measure(plan: Plan, device: Any, target: str | None) -> Iterator[str]:
+    """Compares the operators, and times the workloads."""
+    yield from (f"On {device.device_kind}, with JAX {jax.__version__}.", "")
+    yield from values(plan, device)
+    yield from speeds(plan, device, target)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, metavar="FILE", help="write the Markdown there instead of printing it")
+    parser.add_argument("--variants", type=Path, metavar="FOLDER", help="time variants, and write tables there")
     parser.add_argument("--target", choices=TARGETS, help="the chip whose rates apply, if its name does not say")
     parser.add_argument("--small", action="store_true", help="try everything on little work, on any device")
     given = parser.parse_args(arguments)
     device, plan = jax.devices()[0], plan_of(is_small=given.small)
     start = time.monotonic()
-    lines = [f"On {device.device_kind}, with JAX {jax.__version__}.", ""]
-    for part in (values(plan, device), speeds(plan, device, given.target or target_of(device))):
-        for line in part:
-            print(line, file=sys.stderr, flush=True)  # in case the run is cut short
-            lines.append(line)
+    if given.variants:
+        parts = run_variants(given.variants, device, plan, is_small=given.small)
+    else:
+        parts = measure(plan, device, given.target or target_of(device))
+    lines = []
+    for line in parts:
+        print(line, file=sys.stderr, flush=True)  # in case the run is cut short
+        lines.append(line)
     lines.append(f"It took {time.monotonic() - start:.0f} s.")
     text = "\n".join(lines) + "\n"
     if given.output:

@@ -87,19 +87,26 @@ def gradients(work: Work) -> Work:
 BATCH, HEADS, KEY_HEADS, SIZE, CACHED = 8, 32, 8, 128, 4096
 
 
-def decoding(dtype: str) -> Work:
+def decoding(
+    dtype: str,
+    batch: int = BATCH,
+    heads: int = HEADS,
+    key_heads: int = KEY_HEADS,
+    size: int = SIZE,
+    count: int = CACHED,
+) -> Work:
     """One token's queries, which attend to all cached keys; four heads share a key."""
-    cached = array(dtype, BATCH, CACHED, KEY_HEADS * SIZE)
+    cached = array(dtype, batch, count, key_heads * size)
 
     def of_jax(query: Any, *cache: Any) -> Any:
-        keys, values = (x.reshape(BATCH, CACHED, KEY_HEADS, SIZE) for x in cache)
-        return jax.nn.dot_product_attention(query.reshape(BATCH, 1, HEADS, SIZE), keys, values).reshape(query.shape)
+        keys, values = (x.reshape(batch, count, key_heads, size) for x in cache)
+        return jax.nn.dot_product_attention(query.reshape(batch, 1, heads, size), keys, values).reshape(query.shape)
 
     return Work(
-        (array(dtype, BATCH, 1, HEADS * SIZE), cached, cached),
-        partial(dmljax.multihead_attention1, query_head_count=HEADS, key_value_head_count=KEY_HEADS),
+        (array(dtype, batch, 1, heads * size), cached, cached),
+        partial(dmljax.multihead_attention1, query_head_count=heads, key_value_head_count=key_heads),
         jax=of_jax,
-        torch=partial(attention_in_torch, size=SIZE, enable_gqa=True),
+        torch=partial(attention_in_torch, size=size, enable_gqa=True),
     )
 
 

@@ -241,7 +241,7 @@ TileKey = tuple[bool, bool]
 
 
 class Tile(NamedTuple):
-    """The block of scores that a program computes, and the number of its warps.
+    """The block of scores that a program computes, its warps, and the blocks that it loads ahead.
 
     Tuned on an H100 for heads of up to 128 elements, gradients in 16 bits only, among tiles that fit in the 99 KiB of
     smaller GPUs, such as an A10 or an L4.
@@ -250,6 +250,7 @@ class Tile(NamedTuple):
     rows: int
     columns: int
     warps: int = 4
+    stages: int = 2
 
 
 _FORWARD_TILES: dict[TileKey, Tile] = {
@@ -258,6 +259,8 @@ _FORWARD_TILES: dict[TileKey, Tile] = {
     (True, False): Tile(128, 32, warps=8),
     (True, True): Tile(32, 16),
 }
+_FEW_QUERIES = 16
+_FEW_QUERIES_TILES = {key: Tile(_FEW_QUERIES, tile.columns, warps=2) for key, tile in _FORWARD_TILES.items()}
 _BACKWARD_TILES: dict[TileKey, Tile] = {
     (False, False): Tile(64, 64),
     (False, True): Tile(32, 32),
@@ -373,7 +376,7 @@ class _OnGpu(NamedTuple):
             in_specs=[self.spec(name, x.shape, programs) for name, x in inputs.items()],
             out_specs=[self.spec(name, x.shape, programs) for name, x in types.items()],
             out_shape=[*types.values()],
-            compiler_params=triton.CompilerParams(num_warps=tile.warps, num_stages=2),
+            compiler_params=triton.CompilerParams(num_warps=tile.warps, num_stages=tile.stages),
             cost_estimate=_estimate(*estimate[:2], [*inputs.values(), *types.values()], estimate[2]),
             interpret=interpret,
             name=kernel_name,
@@ -425,9 +428,8 @@ def _on_gpu(operands: Arrays, tile: Tile, in_rows: Iterable[str]) -> _OnGpu:
 
 
 def _forward_on_gpu(operands: Arrays, types: Types, in_rows: Iterable[str], interpret: bool) -> Arrays:
-    tile = _FORWARD_TILES[_tile_key(operands)]
-    if operands["query"].shape[3] <= 16:
-        tile = Tile(16, tile.columns, warps=2)
+    has_few = operands["query"].shape[3] <= _FEW_QUERIES
+    tile = (_FEW_QUERIES_TILES if has_few else _FORWARD_TILES)[_tile_key(operands)]
     chip = _on_gpu(operands, tile, in_rows)
     sizes = chip.sizes
     count = sizes.blocks[0] * sizes.group
