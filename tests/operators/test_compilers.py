@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from helpers import few_of
+from helpers import GATE, few_of
 from jax.sharding import SingleDeviceSharding
 
 import dmljax
@@ -28,7 +28,7 @@ for module in ("libtpu", "jax_cuda12_plugin"):
 for module in ("torch", "onnxruntime", "onnx", "optax"):
     pytest.importorskip(module, reason="the extra `benchmarks` is not installed")
 
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("benchmarks", "benchmarks/variants")]
 compilers: Any = import_module("compilers")
 BUDGET = json.loads(compilers.BUDGET.read_text())
 # The compiler for TPUs takes longest for these, or another operator shares their lowering.
@@ -109,6 +109,39 @@ def compiled_text(target: str, function: Any, *shapes: Any) -> str:
     place = SingleDeviceSharding(place_of(target).devices[0])
     placed = [jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place) for x in shapes]
     return str(jax.jit(function).lower(*placed).compile().as_text())
+
+
+# The names of races, and of a variant of each kind; those that ask for a device's libraries compile nowhere else
+VARIANTS = {
+    "attention 4x2048x16x128, bfloat16": "tile 128 x 128, 8 warps, 3 stages",
+    "attention 4x2048x16x128, gradient, bfloat16": "tile 64 x 64, 4 warps, 3 stages",
+    "decoding, 8 tokens to 4096 keys each, bfloat16": "heads as queries, 16 splits, tile 16 x 128, 8 warps, 2 stages",
+    "LSTM of 50 steps, 1x128, float32": "one kernel",
+    "GRU of 50 steps, 1x128, float32": "unrolled by 8, command buffers",
+    "ResNet-50, 1x1, 256 to 64 of 56x56, float32": "one product, channels last",
+    "ResNet-50, 3x3, 512 of 7x7, float32": "channels last by XLA",
+    "gemm 4096, bfloat16": "no Triton",
+}
+
+
+@GATE
+@pytest.mark.parametrize("name", VARIANTS)
+def test_variants_compile_for_a_gpu(name: str) -> None:
+    race = import_module("races").plan_of({}, is_small=False).races[name]
+    work = race.build()
+    variant = race.variants(work)[VARIANTS[name]]
+    assert not variant.needs
+    place = SingleDeviceSharding(place_of("h100").devices[0])
+    inputs = jax.eval_shape(lambda *arrays: variant.arrange(*arrays), *work.inputs)
+    placed = [jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place) for x in inputs]
+    jax.clear_caches()
+    with variant.context():
+        program = jax.jit(lambda *arrays: variant.function(*arrays)).lower(*placed)
+    text = program.compile(compiler_options=dict(variant.options) or None).as_text()
+    is_kernel = VARIANTS[name].startswith(("tile", "heads", "one kernel"))
+    assert ("__gpu$xla.gpu.triton" in str(text)) == is_kernel
+    if "Triton" in VARIANTS[name]:
+        assert "__cublas" in str(text)
 
 
 @pytest.mark.parametrize("target", ["h100", "v5e"])
