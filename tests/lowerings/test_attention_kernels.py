@@ -117,6 +117,37 @@ def test_kernels_compute_what_the_formula_does(case: Any, kernels_for: Callable[
     agree(jax.jit(lambda *arrays: value_and_grads(attended, *arrays))(*arrays), expected, jnp.dtype(dtype))
 
 
+PAIRED = [(kind, dtype) for kind in KINDS for dtype in ("float32", "bfloat16")]
+
+
+@pytest.mark.parametrize("case", few_of(PAIRED, ("lengths", "bfloat16"), ("a bias", "float32")), ids=str)
+@GATE
+def test_a_tpu_computes_two_heads_of_64_beside_each_other(case: Any, kernels_for: Callable[[str], None]) -> None:
+    kind, dtype = case
+    options = KINDS[kind]()
+    options = {name: x.astype(dtype) if name.endswith("bias") else x for name, x in options.items()}
+    shapes = (BATCH, QUERIES, HEADS * 64), (BATCH, KEYS, HEADS * 64), (BATCH, KEYS, HEADS * 64)
+    arrays = [*(coarse(*shape, dtype=dtype) for shape in shapes), jnp.float32(0.125)]
+
+    def attended(query: Any, key: Any, value: Any, scale: Any) -> Any:
+        return ungrouped(query, key, value, scale=scale, head_count=HEADS, **options)
+
+    expected = jax.jit(partial(value_and_grads, attended))(*arrays)
+    kernels_for("tpu")
+    agree(jax.jit(lambda *arrays: value_and_grads(attended, *arrays))(*arrays), expected, jnp.dtype(dtype))
+
+
+@GATE
+def test_the_heads_of_a_pair_do_not_see_each_other(kernels_for: Callable[[str], None]) -> None:
+    query, key, value = (normal(1, 16, 2 * 64) for _ in range(3))
+    spoiled = [x.at[:, :, 64:].set(np.nan) for x in (query, key, value)]
+    kernels_for("tpu")
+    program = jax.jit(lambda *arrays: value_and_grads(partial(ungrouped, head_count=2), *arrays))
+    for whole, half in zip(*map(jax.tree.leaves, (program(query, key, value), program(*spoiled))), strict=True):
+        np.testing.assert_array_equal(half[..., :64], whole[..., :64])
+        assert np.isnan(half[..., 64:]).all()
+
+
 LOWEST = float(np.finfo(np.float32).min)
 HIDING: dict[str, tuple[str, Callable[[int], dict[str, Any]]]] = {
     "a mask": ("float32", lambda keys: {"mask": np.zeros((1, 1, keys), bool), "mask_filter_value": -1e9}),

@@ -526,10 +526,11 @@ class _OnTpu(NamedTuple):
 
     sizes: ScoreSizes
     in_rows: frozenset[str]  # names of arrays whose heads lie beside each other in a row for each position
+    has_pairs: bool = False  # whether blocks have the columns of two heads, which take the place of a group
 
     def is_flat(self, name: str, x: Any) -> bool:
         """Whether heads are columns of a matrix; a TPU reads columns in multiples of 128."""
-        return name in self.in_rows and x.shape[-1] % 128 == 0
+        return name in self.in_rows and (self.has_pairs or x.shape[-1] % 128 == 0)
 
     def to_layout(self, name: str, x: Any) -> Any:
         if name in (*_NUMBERS, *_SPANS):
@@ -552,26 +553,49 @@ class _OnTpu(NamedTuple):
             b, h, g, i, j = places(*programs)
             position = np.int32(0) if positions == 1 else j if is_key else i
             if self.is_flat(name, x):
-                return b, position, h * np.int32(group) + (g if group > 1 else np.int32(0))
+                column = h if self.has_pairs else h * np.int32(group) + (g if group > 1 else np.int32(0))
+                return b, position, column
             each = (number if size > 1 else np.int32(0) for number, size in zip((b, h, g), x.shape, strict=False))
             return *each, position, j if name in _SCORE_OPERANDS else np.int32(0)
 
         if self.is_flat(name, x):
-            return pl.BlockSpec((None, count, width), index)
+            return pl.BlockSpec((None, count, 2 * width if self.has_pairs else width), index)
         return pl.BlockSpec((None, None, None, count, sizes.columns if name in _SCORE_OPERANDS else width), index)
 
-    def block(self, refs: Mapping[str, Any], b: Any, i: Any, j: Any) -> Block:
+    def block(self, refs: Mapping[str, Any], b: Any, g: Any, i: Any, j: Any) -> Block:
         """The operands of a program, with zeros beyond the ends."""
         sizes, block = self.sizes, {}
         for name in (*_KEY_OPERANDS, *_SCORE_OPERANDS, *_QUERY_OPERANDS, "query", "grad", "lse"):
             if name in refs:
-                x = refs[name][...]
+                x = self.matrix(refs, name, g)
                 if name in _KEY_OPERANDS:
                     x = _zero_beyond(x, j, sizes.keys)
                 elif x.shape[0] > 1:
                     x = _zero_beyond(x, i, sizes.queries)
                 block[name] = (x[:, :1], x[:, 1:]) if name == "lse" else x
         return block | {name: self.number(refs, name, b) for name in _NUMBERS if name in refs}
+
+    def matrix(self, refs: Mapping[str, Any], name: str, g: Any) -> Any:
+        x = refs[name][...]
+        if not (self.has_pairs and name in self.in_rows):
+            return x
+        size = x.shape[1] // 2
+        return jnp.where(g == 0, x[:, :size], x[:, size:])
+
+    def write(self, refs: Mapping[str, Any], g: Any, values: Mapping[str, Any]) -> None:
+        """Writes the values that are results of the kernel."""
+        for name in filter(refs.__contains__, values):
+            ref, x = refs[name], values[name].astype(refs[name].dtype)
+            if self.has_pairs and name in self.in_rows:
+                for head in range(2):
+                    place = pl.ds(head * x.shape[1], x.shape[1])
+                    pl.when(g == head)(functools.partial(ref.__setitem__, (slice(None), place), x))
+            else:
+                ref[...] = x
+
+    def order(self, *, is_by_keys: bool) -> tuple[int, ...]:
+        """The order of programs: those that write to one block follow each other."""
+        return _BY_COLUMNS if is_by_keys else _BY_PAIRS if self.has_pairs else _BY_ROWS
 
     def number(self, refs: Mapping[str, Any], name: str, b: Any) -> Any:
         return refs[name][b if refs[name].shape[0] > 1 else 0]
@@ -640,7 +664,7 @@ class _OnTpu(NamedTuple):
                 scratch_shapes=[mosaic.VMEM(shape, jnp.dtype(np.float32)) for shape in scratch],
             ),
             out_shape=[*types.values()],
-            compiler_params=mosaic.CompilerParams(dimension_semantics=_ALONG_KEYS if is_by_keys else _ALONG_QUERIES),
+            compiler_params=mosaic.CompilerParams(dimension_semantics=_SEMANTICS[order]),
             cost_estimate=_estimate(*estimate[:2], [*inputs.values(), *types.values()], estimate[2]),
             interpret=interpret,
             name=kernel_name,
@@ -667,6 +691,28 @@ def _on_tpu(operands: Arrays, in_rows: Iterable[str]) -> _OnTpu:
     return _OnTpu(_sizes(operands, _block_size(queries), _block_size(keys)), frozenset(in_rows))
 
 
+def _pair_heads(attend: Callable[..., Arrays]) -> Callable[..., Arrays]:
+    """Takes pairs of heads of 64 elements that lie in rows as groups, so that they need not be moved apart."""
+
+    def apply(operands: Arrays, types: Types, in_rows: Iterable[str], interpret: bool) -> Arrays:
+        chip = _on_tpu(operands, in_rows)
+        sizes = chip.sizes
+        is_alone = sizes.group == 1 and sizes.heads % 2 == 0 and sizes.size == sizes.value_size == 64
+        if not (is_alone and {"query", "key", "value"} <= chip.in_rows):
+            return attend(chip, operands, types, interpret)
+
+        def pair(x: Any) -> Any:
+            return x.reshape(x.shape[0], -1, 2, *x.shape[3:]) if x.ndim == 5 and x.shape[1] == sizes.heads else x
+
+        paired = {name: pair(x) for name, x in operands.items()}
+        paired_types = {name: jax.eval_shape(pair, x) for name, x in types.items()}
+        chip = _on_tpu(paired, in_rows)._replace(has_pairs=True)
+        results = attend(chip, paired, paired_types, interpret)
+        return {name: x.reshape(types[name].shape) for name, x in results.items()}
+
+    return apply
+
+
 def _accumulate(
     refs: Sequence[Any],
     ends: tuple[Any, Any, Any],
@@ -686,27 +732,21 @@ def _accumulate(
     pl.when(is_last)(lambda: finish(*(ref[...] for ref in refs)))
 
 
-def _write(refs: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-    """Writes the values that are results of the kernel."""
-    for name in filter(refs.__contains__, values):
-        refs[name][...] = values[name].astype(refs[name].dtype)
-
-
-def _forward_on_tpu(operands: Arrays, types: Types, in_rows: Iterable[str], interpret: bool) -> Arrays:
-    chip = _on_tpu(operands, in_rows)
+@_pair_heads
+def _forward_on_tpu(chip: _OnTpu, operands: Arrays, types: Types, interpret: bool) -> Arrays:
     sizes = chip.sizes
 
     def kernel(refs: Mapping[str, Any], sums: Any, place: tuple[Any, ...], attends: Any) -> None:
-        b, _, i, j = place
+        b, g, i, j = place
 
         def step(sums: Any) -> Sums:
-            block = chip.block(refs, b, i, j)
+            block = chip.block(refs, b, g, i, j)
             scores, _ = _scores(block, j * np.int32(sizes.columns), sizes)
             return _add_keys(sums, scores, block["value"])
 
         def finish(*sums: Any) -> None:
             result, lse = _finish_sums(sums)
-            _write(refs, {"result": result, "lse": jnp.concatenate(lse, 1)})
+            chip.write(refs, g, {"result": result, "lse": jnp.concatenate(lse, 1)})
 
         ends = j == 0, attends, j == sizes.blocks[1] - 1
         _accumulate(sums, ends, lambda: _zero_sums(sizes, sizes.value_size), step, finish)
@@ -714,11 +754,12 @@ def _forward_on_tpu(operands: Arrays, types: Types, in_rows: Iterable[str], inte
     estimate = (sizes.products(sizes.size, sizes.value_size), sizes.products(1) // 2, _estimate_share(operands))
     scratch = [(sizes.rows, 1), (sizes.rows, 1), (sizes.rows, sizes.value_size)]
     operands = operands | _spans(operands, sizes)
-    return chip.call("attention", kernel, _BY_ROWS, operands, types, scratch, estimate=estimate, interpret=interpret)
+    order = chip.order(is_by_keys=False)
+    return chip.call("attention", kernel, order, operands, types, scratch, estimate=estimate, interpret=interpret)
 
 
-def _backward_on_tpu(operands: Arrays, types: Types, in_rows: Iterable[str], interpret: bool) -> Arrays:
-    chip = _on_tpu(operands, in_rows)
+@_pair_heads
+def _backward_on_tpu(chip: _OnTpu, operands: Arrays, types: Types, interpret: bool) -> Arrays:
     sizes, spans = chip.sizes, _spans(operands, chip.sizes)
     count, count_of_keys = sizes.blocks
     query_sums = [(sizes.rows, sizes.size), (sizes.rows, 1)]
@@ -728,15 +769,15 @@ def _backward_on_tpu(operands: Arrays, types: Types, in_rows: Iterable[str], int
         return tuple(jnp.zeros(shape, np.float32) for shape in shapes)
 
     def dq_kernel(refs: Mapping[str, Any], sums: Any, place: tuple[Any, ...], attends: Any) -> None:
-        b, _, i, j = place
+        b, g, i, j = place
 
         def step(sums: Any) -> Grads:
-            return _add_dq(sums, chip.block(refs, b, i, j), j * np.int32(sizes.columns), sizes)
+            return _add_dq(sums, chip.block(refs, b, g, i, j), j * np.int32(sizes.columns), sizes)
 
         def finish(dq: Any, dadded: Any) -> None:
-            dscale = jnp.sum(refs["query"][...].astype(np.float32) * dq, 1, keepdims=True)
+            dscale = jnp.sum(chip.matrix(refs, "query", g).astype(np.float32) * dq, 1, keepdims=True)
             grad = dq * chip.number(refs, "scale", b)
-            _write(refs, {"dq": grad, "dscale": dscale, "dadded": dadded})
+            chip.write(refs, g, {"dq": grad, "dscale": dscale, "dadded": dadded})
 
         _accumulate(sums, (j == 0, attends, j == count_of_keys - 1), lambda: zeros(query_sums), step, finish)
 
@@ -744,18 +785,21 @@ def _backward_on_tpu(operands: Arrays, types: Types, in_rows: Iterable[str], int
         b, g, i, j = place
 
         def step(sums: Any) -> Grads:
-            return _add_dk_dv(sums, chip.block(refs, b, i, j), j * np.int32(sizes.columns), sizes)
+            return _add_dk_dv(sums, chip.block(refs, b, g, i, j), j * np.int32(sizes.columns), sizes)
 
         def finish(dk: Any, dv: Any) -> None:
-            _write(refs, {"dk": dk * chip.number(refs, "scale", b), "dv": dv})
+            chip.write(refs, g, {"dk": dk * chip.number(refs, "scale", b), "dv": dv})
 
-        ends = (g == 0) & (i == 0), attends, (g == sizes.group - 1) & (i == count - 1)
+        # The heads of a group share their keys, and those of a pair do not.
+        is_first, is_last = (True, True) if chip.has_pairs else (g == 0, g == sizes.group - 1)
+        ends = is_first & (i == 0), attends, is_last & (i == count - 1)
         _accumulate(sums, ends, lambda: zeros(key_sums), step, finish)
 
     results: Arrays = {}
+    by_rows, by_columns = (chip.order(is_by_keys=is_by_keys) for is_by_keys in (False, True))
     for name, kernel, order, kernel_spans, sums, scratch, values in (
-        ("attention_dq", dq_kernel, _BY_ROWS, spans, _DQ_RESULTS, query_sums, 1),
-        ("attention_dkv", dkv_kernel, _BY_COLUMNS, _spans_of_keys(spans, sizes), _DKV_RESULTS, key_sums, 2),
+        ("attention_dq", dq_kernel, by_rows, spans, _DQ_RESULTS, query_sums, 1),
+        ("attention_dkv", dkv_kernel, by_columns, _spans_of_keys(spans, sizes), _DKV_RESULTS, key_sums, 2),
     ):
         outputs = {result: x for result, x in types.items() if result in sums}
         if outputs:
@@ -767,9 +811,12 @@ def _backward_on_tpu(operands: Arrays, types: Types, in_rows: Iterable[str], int
     return results
 
 
-_BY_ROWS, _BY_COLUMNS = (0, 1, 2, 3, 4), (0, 1, 4, 2, 3)  # orders of programs
-_ALONG_QUERIES: Any = ("parallel", "parallel", "parallel", "parallel", "arbitrary")  # what runs in any order
-_ALONG_KEYS: Any = ("parallel", "parallel", "parallel", "arbitrary", "arbitrary")
+# Orders of programs, and which axes run in any order
+_BY_ROWS, _BY_PAIRS, _BY_COLUMNS = (0, 1, 2, 3, 4), (0, 1, 3, 2, 4), (0, 1, 4, 2, 3)
+_SEMANTICS: dict[tuple[int, ...], Any] = {
+    _BY_ROWS: ("parallel", "parallel", "parallel", "parallel", "arbitrary"),
+    **dict.fromkeys((_BY_PAIRS, _BY_COLUMNS), ("parallel", "parallel", "parallel", "arbitrary", "arbitrary")),
+}
 
 
 FORWARD = {"gpu": _forward_on_gpu, "tpu": _forward_on_tpu}
