@@ -37,7 +37,7 @@ def attend_by_heads(heads: int, is_causal: bool, query: Any, key: Any, value: An
         query, key, value = one
         scores = query @ key.T * query.shape[-1] ** -0.5
         if is_causal:
-            scores = jnp.where(jnp.tri(*scores.shape, dtype=bool), scores, -jnp.inf)
+            scores = jnp.where(jnp.tri(len(scores), dtype=bool), scores, -jnp.inf)
         return jax.nn.softmax(scores) @ value
 
     apart = [x.reshape(*x.shape[:2], heads, -1).swapaxes(1, 2) for x in (query, key, value)]
@@ -73,7 +73,7 @@ def in_mosaic(heads: int, is_causal: bool, block: int, *, has_gradient: bool) ->
     def run(query: Any, key: Any, value: Any) -> Any:
         from jax.experimental.pallas.ops.gpu import attention_mgpu
 
-        backward = dict.fromkeys(("block_q_dkv", "block_kv_dkv", "block_q_dq", "block_kv_dq"), 64)
+        backward: dict[str, Any] = dict.fromkeys(("block_q_dkv", "block_kv_dkv", "block_q_dq", "block_kv_dq"), 64)
         config = attention_mgpu.TuningConfig(
             block_q=64, block_kv=block, max_concurrent_steps=2, causal=is_causal, **(backward if has_gradient else {})
         )
@@ -125,8 +125,8 @@ def attend_in_groups(query_heads: int, key_heads: int, query: Any, key: Any, val
     batch, _, width = query.shape
     size = width // query_heads
     together = query.reshape(batch, key_heads, -1, size).swapaxes(1, 2).reshape(batch, -1, key_heads * size)
-    heads = {"query_head_count": key_heads, "key_value_head_count": key_heads}
-    result = dmljax.multihead_attention1(together, key, value, **heads)
+    attend = partial(dmljax.multihead_attention1, query_head_count=key_heads, key_value_head_count=key_heads)
+    result: Any = attend(together, key, value)
     return result.reshape(batch, -1, key_heads, size).swapaxes(1, 2).reshape(query.shape)
 
 

@@ -8,18 +8,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from real_sizes import RESNET, convolution, product
-from variant import CUDA, Race, Variant, settings
+from variant import CUDA, Options, Race, Variant, settings
 from workloads import Function, Work
 
-AUTOTUNE = {"autotune_level_0": {"xla_gpu_autotune_level": 0}, "autotune_level_5": {"xla_gpu_autotune_level": 5}}
-CHANNELS_LAST = {"channels_last_by_XLA": {"xla_gpu_force_conv_nhwc": True}}
-PRODUCTS = {
+AUTOTUNE: dict[str, Options] = {
+    "autotune_level_0": {"xla_gpu_autotune_level": 0},
+    "autotune_level_5": {"xla_gpu_autotune_level": 5},
+}
+CHANNELS_LAST: dict[str, Options] = {"channels_last_by_XLA": {"xla_gpu_force_conv_nhwc": True}}
+PRODUCTS: dict[str, Options] = {
     "all_tiles_of_Triton": {"xla_gpu_exhaustive_tiling_search": True},
     "no_Triton": {"xla_gpu_enable_triton_gemm": False},
     "Triton_for_all_products": {"xla_gpu_triton_gemm_any": True},
     "cuDNN_for_products": {"xla_gpu_cudnn_gemm_fusion_level": 3},
 }
-COMMANDS = {
+COMMANDS: dict[str, Options] = {
     "command_buffers": {"xla_gpu_graph_min_graph_size": 1},
     "no_command_buffers": {"xla_gpu_enable_command_buffer": ""},
 }

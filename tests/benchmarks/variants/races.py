@@ -132,7 +132,7 @@ def run(race: Race, device: Any, plan: RacePlan, end: float) -> dict[str, Result
             continue
         found[name] = result = Result()
         try:
-            call = partial(program, *ready[name].inputs)
+            call: Callable[[], Any] = partial(program, *ready[name].inputs)
             result.error = error_of(rivals[name].restore(call()), expected)
             result.by_kernel = kernel_times(call)
             result.kernels = sum(microseconds for microseconds, _ in result.by_kernel.values()) or None

@@ -11,6 +11,8 @@ from workloads import Function, Work
 # What a variant takes from a machine with a GPU, so that it compiles nowhere else
 CUDNN, CUDA = "asks for cuDNN's version", "asks for CUDA's version"
 
+Options = Mapping[str, Any]  # of XLA's compiler
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -19,7 +21,7 @@ class Variant:
     function: Function
     arrange: Callable[..., tuple[Any, ...]] = lambda *inputs: inputs  # before the time starts, as for weights
     restore: Callable[[Any], Any] = lambda result: result  # after it ends
-    options: Mapping[str, Any] = field(default_factory=dict)  # of XLA's compiler
+    options: Options = field(default_factory=dict)
     context: Callable[[], AbstractContextManager[Any]] = nullcontext  # that it is traced and lowered in
     needs: str = ""
 
@@ -36,7 +38,7 @@ class Race:
     lists_kernels: bool = False  # whether a table lists the kernels by their time
 
 
-def settings(function: Function, **every: Mapping[str, Any]) -> dict[str, Variant]:
+def settings(function: Function, **every: Options) -> dict[str, Variant]:
     """A function under options of XLA's compiler, by their names."""
     return {name.replace("_", " "): Variant(function, options=options) for name, options in every.items()}
 
