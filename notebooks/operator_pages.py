@@ -42,7 +42,7 @@ from dmljax.directml import FeatureLevel, Operator
 
 
 class OperatorFunctionDirective(SphinxDirective):
-    """The function of the operator that the argument names, and a picture of the call that the content ends with."""
+    """A picture of the call that the content ends with, and the function of the operator that the argument names."""
 
     required_arguments = 1
     has_content = True
@@ -61,17 +61,17 @@ class OperatorFunctionDirective(SphinxDirective):
 # The index's entries are found by the search: those that are the whole query come first.
 FUNCTION = """\
 ```{{eval-rst}}
-.. index::
-   single: {name}
-{words}
-
-.. autofunction:: dmljax.{name}
-
 .. plot::
    :alt: {alt}
 
    from drawing import draw_example
    draw_example("{name}")
+
+.. index::
+   single: {name}
+{words}
+
+.. autofunction:: dmljax.{name}
 ```
 """
 

@@ -46,7 +46,9 @@ def test_every_operator_has_a_complete_page(site: Path) -> None:
             assert part in page
         for member in operator.members():
             assert member.name in page
-        assert re.search(rf'src="[^"]*{name}-1\.png"', page)
+        picture = re.search(rf'src="[^"]*{name}-1\.png"', page)
+        assert picture
+        assert picture.start() < page.index('<dt class="sig sig-object py')
         signature = text_of(page, "sig sig-object py")
         assert not re.search(r"=\s*_?[A-Z]{2}", signature), "a default by its private name"
         for parameter in inspect.signature(operator.function).parameters:
@@ -154,7 +156,7 @@ def test_the_site_renders_without_errors_in_a_browser(site: Path, address: str) 
             said.append(f"{request.frame.url}: {request.url}")
 
     with playwright.sync_playwright() as driver, driver.chromium.launch(executable_path=CHROMIUM) as browser:
-        page = browser.new_page()
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
         page.on("console", lambda message: said.append(f"{page.url}: {message.text}"))
         page.on("pageerror", lambda error: said.append(f"{page.url}: {error}"))
         page.on("requestfailed", missed)
@@ -164,6 +166,8 @@ def test_the_site_renders_without_errors_in_a_browser(site: Path, address: str) 
             widths = page.eval_on_selector_all("article img", "images => images.map(image => image.naturalWidth)")
             assert all(widths), f"{file.name}: {widths}"
             assert widths or not re.match(r"\d-", file.name)
+            if file.parent.name == "operators":
+                assert bottom_of_picture(page) <= 800, file.name
         page.goto(f"{address}/index.html")
         page.fill("input[name=q]", "gather_nd1")
         page.press("input[name=q]", "Enter")
@@ -171,6 +175,28 @@ def test_the_site_renders_without_errors_in_a_browser(site: Path, address: str) 
         page.goto(f"{address}/search.html?q=causal+mask")
         page.wait_for_selector("#search-results a[href*='operators/diagonal_matrix1']", timeout=20_000)
     assert not said
+
+
+def bottom_of_picture(page: Any) -> float:
+    """Where the first picture of a page ends, in pixels below the page's top."""
+    box = page.locator("article img").first.bounding_box()
+    return float(box["y"] + box["height"])
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+def test_a_phone_shows_pictures_on_the_first_screen_and_operators_as_cards(address: str) -> None:
+    playwright = pytest.importorskip("playwright.sync_api", reason="the group `browser` is not installed")
+    with playwright.sync_playwright() as driver, driver.chromium.launch(executable_path=CHROMIUM) as browser:
+        page = browser.new_page(viewport={"width": 390, "height": 844})
+        for name in ("index", "operators/convolution", "operators/element_wise_clip", "operators/multihead_attention1"):
+            page.goto(f"{address}/{name}.html")
+            assert bottom_of_picture(page) <= 844, name
+        page.goto(f"{address}/operators.html")
+        cells = page.eval_on_selector_all("tbody td", "all => all.map(cell => cell.getBoundingClientRect().toJSON())")
+        assert len(cells) == 3 * len(directml.OPERATORS)
+        assert all(cell["width"] > 300 and cell["right"] <= 390 for cell in cells)
+        page.fill("#operator-filter input", "causal mask")
+        assert page.locator("tbody tr:visible").count() == 2
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
@@ -193,6 +219,7 @@ def test_the_first_page_fits_a_screen(address: str) -> None:
     with playwright.sync_playwright() as driver, driver.chromium.launch(executable_path=CHROMIUM) as browser:
         page = browser.new_page(viewport={"width": 1280, "height": 800})
         page.goto(f"{address}/index.html")
+        assert bottom_of_picture(page) < 400
         assert page.locator("article p").last.bounding_box()["y"] < 780
 
 
