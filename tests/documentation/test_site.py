@@ -125,9 +125,10 @@ def test_the_pages_of_all_operators_agree_on_gradients() -> None:
         assert re.search(rf"^\| \[`{name}`\]\([^|]*\|[^|]*\|[^|]*\| (none|0) \|", glance, re.MULTILINE), name
 
 
-def test_a_page_tells_readers_nothing_about_how_it_is_made() -> None:
+def test_a_page_tells_readers_nothing_about_how_it_is_made_and_claims_nothing_that_they_cannot_repeat() -> None:
     for page in NOTEBOOKS.rglob("*.md"):
         shown = re.sub(r"^%.*", "", page.read_text(), flags=re.MULTILINE)
+        assert not re.search(r"not\s+in\s+the\s+project", shown), page.name
         assert not re.search(r"\bpytest |\.ci/run|python tests/|`?tests/benchmarks/\w+\.py", shown), page.name
 
 
