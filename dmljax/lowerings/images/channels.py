@@ -19,6 +19,7 @@ from jax import Array
 from dmljax.lowerings.platform import choose
 
 _channels_last = jax.make_user_context(default_value=False)
+_library_filters = jax.make_user_context(default_value=False)
 
 _FEWEST_LAYERS = 2
 
@@ -32,6 +33,17 @@ def network_layout(layers: int) -> AbstractContextManager[Any]:
 def are_channels_last() -> bool:
     """Whether a layer traced now should compute with channels last, on a CPU."""
     return bool(_channels_last.value)
+
+
+def library_filters(are_stored: bool) -> AbstractContextManager[Any]:
+    """The context for tracing a network whose filters XLA's library on a CPU reads as they are stored."""
+    context: AbstractContextManager[Any] = _library_filters(are_stored)
+    return context
+
+
+def are_filters_stored() -> bool:
+    """Whether a CPU has no filter to reorder in a layer traced now."""
+    return bool(_library_filters.value)
 
 
 def choose_layout(plain: Callable[[Array], Array], channels_last: Callable[[Array], Array], image: Array) -> Array:

@@ -23,7 +23,7 @@ from dmljax.errors import Unsupported, require
 from dmljax.foundation.checks import INT_MAX
 from dmljax.foundation.dimensions import at_most, is_symbolic, replace_at
 from dmljax.foundation.open_sizes import fits
-from dmljax.lowerings.images.channels import apply_channels_last
+from dmljax.lowerings.images.channels import apply_channels_last, are_filters_stored
 from dmljax.lowerings.images.columns import unfold_by_axis, unfold_windows
 from dmljax.lowerings.images.windows import Window
 from dmljax.lowerings.platform import choose
@@ -255,7 +255,7 @@ _FEW_PLACES = 300
 def _convolve_on_cpu(image: Array, filter: Array, spec: ConvSpec) -> Array:
     """Convolves by products where XLA's convolution is slow: for groups, windows of one element, and few windows.
 
-    With few windows, XLA spends most of its time reordering the filters.
+    With few windows, XLA spends most of its time reordering filters that are not stored in its order.
     """
     windows, group_count, precision = spec
     outputs, channels, *sizes = filter.shape
@@ -266,7 +266,7 @@ def _convolve_on_cpu(image: Array, filter: Array, spec: ConvSpec) -> Array:
         product = partial(_product_of_elements, filter=filter, windows=windows, precision=precision)
         return apply_channels_last(product, image)
     has_few_places = at_most(places, _FEW_PLACES) and at_most(places - outputs, 0)
-    if (group_count > 1 or has_few_places) and not is_symbolic(elements):
+    if (group_count > 1 or (has_few_places and not are_filters_stored())) and not is_symbolic(elements):
         return _product_of_columns(image, filter, spec, unfold_by_axis)
     return _convolve_by_xla(image, filter, spec, image.dtype, is_on_cpu=True)
 

@@ -17,8 +17,10 @@ from dmljax.foundation.checks import JAX_ARRAYS
 from dmljax.foundation.programs.compiling import Program, notify
 from dmljax.foundation.programs.progress import report
 from dmljax.foundation.programs.store import digest_of
+from dmljax.lowerings.images.channels import library_filters
 from dmljax.onnx.graph.graph import OnnxGraph, names_read
 from dmljax.onnx.rewrites.loaded_graph import LoadedGraph, digest_parts
+from dmljax.onnx.running.filters import filters_to_store, restore_filter, store_filter
 from dmljax.onnx.running.folding import fold
 from dmljax.onnx.running.inputs import Inputs, is_text
 from dmljax.onnx.running.interpreter import KEY, Interpreter, as_array, is_known, narrow_elements, weights_of_types
@@ -50,6 +52,7 @@ class _FoldedWeights(NamedTuple):
     constants: Mapping[str, Array]  # for each program: all weights, unless they are too large
     values: Mapping[str, Array]  # the arguments that replace folded nodes, if weights are arguments
     read: frozenset[str]
+    filters: frozenset[str]  # the names of constants and values that are stored as a CPU reads them
 
 
 class CallWeights(NamedTuple):
@@ -169,9 +172,14 @@ class Plan:
         weights, self._weights = self._weights, {}
         read = {name for node in folded.graph.nodes for name in names_read(node)} | {*folded.graph.output_names}
         values = {**{name: value for name, value in weights.items() if name in read}, **folded.values}
+        filters = filters_to_store(folded.graph, values)
+        with jax.ensure_compile_time_eval():
+            stored = {name: store_filter(values[name]) for name in sorted(filters)}
+        values |= stored
         if sum(array.nbytes for array in values.values()) <= MAX_INLINED:
-            return _FoldedWeights(folded.graph, weights, values, {}, frozenset(read))
-        return _FoldedWeights(folded.graph, folded.sources, {}, folded.values, frozenset(read))
+            return _FoldedWeights(folded.graph, weights, values, {}, frozenset(read), filters)
+        sources = {**folded.sources, **{name: weights[name] for name in filters if name in weights}}
+        return _FoldedWeights(folded.graph, sources, {}, {**folded.values, **stored}, frozenset(read), filters)
 
     def call_weights(self, weights: Mapping[str, Array]) -> CallWeights:
         """The weights of a call; the user may have replaced some."""
@@ -236,11 +244,19 @@ class Plan:
         arguments: Mapping[str, Array],
         inputs: Mapping[str, Value],
     ) -> list[Value]:
-        graph, constants = (self._folded.graph, self._folded.constants) if uses_loaded else (self.graph.running, {})
-        values = {**self.graph.constants, **constants, **arguments, **inputs}
+        graph, weights, filters = self.graph.running, {**arguments}, frozenset[str]()
+        if uses_loaded:
+            graph, filters = self._folded.graph, self._folded.filters
+            weights |= self._folded.constants
+        weights |= {name: restore_filter(weights[name]) for name in filters}
+        values = {**self.graph.constants, **weights, **inputs}
         values |= {array.name: array.value for array in known}
         self.interpreter.left_open.clear()
-        with self.interpreter.trace_context(graph), weights_of_types(self._call_types(arguments)):
+        with (
+            self.interpreter.trace_context(graph),
+            library_filters(bool(filters)),
+            weights_of_types(self._call_types(arguments)),
+        ):
             results = self._outputs(self.interpreter.run_nodes(graph, values))
         for name, result in zip(self.graph.running.output_names, results, strict=True):
             if any(map(is_text, jax.tree.leaves(result))):
