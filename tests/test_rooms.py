@@ -30,7 +30,7 @@ FLOORS = {
         ["__init__"],
         ["onnx", "serialized"],
         ["examples", "dxdispatch", "pydirectml", "run"],
-        ["estimation"],
+        ["conformance", "estimation"],
         ["command_line"],
         ["__main__"],
     ],
@@ -54,6 +54,7 @@ FLOORS = {
         ["printing"],
         ["__init__"],
     ],
+    "conformance": [["values", "variants"], ["samples"], ["promises"], ["kit"], ["comparison"], ["__init__"]],
     "onnx": [
         ["graph"],
         ["values"],

@@ -1,4 +1,4 @@
-"""The command line: `dmljax run`, `check`, `estimate`, `compile`, `generate`, `ops` and `explain`.
+"""The command line: `dmljax run`, `check`, `estimate`, `compile`, `generate`, `conformance` and others.
 
 Each command has a module with its options and its `run`. JAX takes seconds to import, so these modules import it, and
 what needs it, only in functions.
@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 import dmljax
-from dmljax.command_line import cache, check, compile, estimate, explain, generate, ops, run
+from dmljax.command_line import cache, check, compile, conformance, estimate, explain, generate, ops, run
 from dmljax.command_line.terminal import (
     INTERRUPTED,
     MODEL_SUFFIXES,
@@ -147,6 +147,7 @@ COMMANDS = {
     "generate": generate,
     "ops": ops,
     "explain": explain,
+    "conformance": conformance,
     "cache": cache,
 }
 WITHOUT_JAX = ("cache",)

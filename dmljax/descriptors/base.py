@@ -408,14 +408,24 @@ class Operator(Lowerable):
         before = takewhile(lambda rule: not isinstance(rule, SizesRule), self.rules)
         shapes = (rule for rule in before if not rule.is_of_types)
         fits = self._has_known_ranks and not any(True for rule in shapes for _ in rule.problems(self, feature_level))
-        if not hasattr(type(self), "infer") or not fits:
+        if not self._has_implied_sizes or not fits:
             return self
         try:
             sizes = self.inferred_sizes(is_draft=True)
         except InvalidDesc:
             return self
-        outputs = {field: replace(getattr(self, field), sizes=shape) for field, shape in sizes.items()}
+        outputs: dict[str, Any] = {}
+        for leaf in self.leaves(is_input=False):
+            tensor, field = replace(leaf.tensor, sizes=sizes[leaf.key]), leaf.member.field
+            outputs[field] = tensor if leaf.index is None else (*outputs.get(field, ()), tensor)
         return type(self)(**{member.field: getattr(self, member.field) for member in self._members} | outputs)
+
+    @property
+    def _has_implied_sizes(self) -> bool:
+        """Whether the sizes of the outputs follow from the other members."""
+        parameters = inspect.signature(type(self).infer).parameters if hasattr(type(self), "infer") else {}
+        sizes = parameters.get("output_sizes")
+        return bool(parameters) and (sizes is None or sizes.default is not inspect.Parameter.empty)
 
     # The function
 
