@@ -100,9 +100,10 @@ def compare(folder: Path, operators: Sequence[type[Operator]] = ()) -> dict[str,
 
 
 def _read_manifest(folder: Path) -> Mapping[str, Any]:
-    whole = read_object(folder, MANIFEST, _MOST_BYTES)
     where = f"'{one_line(folder)}'"
-    require(MANIFEST, whole.get("format") == FORMAT, f"must have the format {FORMAT}", whole.get("format"))
+    require("folder", (folder / MANIFEST).is_file(), "must have a kit", where)
+    whole = read_object(folder, MANIFEST, _MOST_BYTES)
+    require("folder", whole.get("format") == FORMAT, f"must have a kit of format {FORMAT}", whole.get("format"))
     operators = whole.get("operators")
     if not isinstance(operators, dict):
         raise InvalidDesc(Problem("folder", "must have a whole kit", where, remedy="write it again"))

@@ -95,9 +95,10 @@ def _write_operator(
                 initial = {"valueCount": stored.size, "value": FILL}
                 target = {"type": "writeFile", "resource": label, "targetPath": path, "dimensions": [*stored.shape]}
                 commands.append(json.dumps(target))
-                records[key] = {"file": path, "promise": promise_of(sample.desc, tensor)}
+                record: dict[str, Any] = {"file": path, "promise": promise_of(sample.desc, tensor)}
                 if tensor.data_type in INTEGER_4:
-                    records[key] |= {"type": tensor.data_type.name, "count": tensor.element_count}
+                    record |= {"type": tensor.data_type.name, "count": tensor.element_count}
+                records[key] = record
             resource = {"initialValuesDataType": data_type, "initialValues": initial}
             parts["resources"].append(f'"{label}": {json.dumps(resource)}')
             member = leaf.member.name

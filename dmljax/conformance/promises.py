@@ -19,12 +19,13 @@ ALLOWED: Mapping[str, Mapping[str, float]] = {
 }
 # Operators of floats that copy, select or compare, outside of `dmljax/ops/data`, which has only such operators.
 _EXACT = """
-ACTIVATION_HARDMAX ACTIVATION_HARDMAX1 ACTIVATION_IDENTITY ACTIVATION_RELU ACTIVATION_RELU_GRAD
-ACTIVATION_THRESHOLDED_RELU CAST ELEMENT_WISE_ABS ELEMENT_WISE_CEIL ELEMENT_WISE_CLIP ELEMENT_WISE_CLIP1
-ELEMENT_WISE_CLIP_GRAD ELEMENT_WISE_CLIP_GRAD1 ELEMENT_WISE_FLOOR ELEMENT_WISE_IDENTITY ELEMENT_WISE_IF ELEMENT_WISE_MAX
-ELEMENT_WISE_MIN ELEMENT_WISE_NEGATE ELEMENT_WISE_ROUND ELEMENT_WISE_SIGN ELEMENT_WISE_THRESHOLD MAX_POOLING MAX_POOLING1
-MAX_POOLING2 MAX_UNPOOLING PADDING PADDING1 ROI_POOLING TOP_K TOP_K1 UNFOLD
-""".split()
+    ACTIVATION_HARDMAX ACTIVATION_HARDMAX1 ACTIVATION_IDENTITY ACTIVATION_RELU ACTIVATION_RELU_GRAD
+    ACTIVATION_THRESHOLDED_RELU CAST ELEMENT_WISE_ABS ELEMENT_WISE_CEIL ELEMENT_WISE_CLIP ELEMENT_WISE_CLIP1
+    ELEMENT_WISE_CLIP_GRAD ELEMENT_WISE_CLIP_GRAD1 ELEMENT_WISE_FLOOR ELEMENT_WISE_IDENTITY ELEMENT_WISE_IF
+    ELEMENT_WISE_MAX ELEMENT_WISE_MIN ELEMENT_WISE_NEGATE ELEMENT_WISE_ROUND ELEMENT_WISE_SIGN
+    ELEMENT_WISE_THRESHOLD MAX_POOLING MAX_POOLING1 MAX_POOLING2 MAX_UNPOOLING PADDING PADDING1 ROI_POOLING TOP_K
+    TOP_K1 UNFOLD
+"""
 
 
 def promise_of(desc: Operator, tensor: TensorDesc) -> str:
@@ -32,7 +33,7 @@ def promise_of(desc: Operator, tensor: TensorDesc) -> str:
     if tensor.dtype.kind != "f":
         return EXACT
     room, is_scaled = room_of(type(desc)), getattr(desc, "scale_bias", None) is not None
-    if room == "data" or (desc.short_name in _EXACT and not is_scaled):
+    if room == "data" or (desc.short_name in _EXACT.split() and not is_scaled):
         return EXACT
     if getattr(getattr(desc, "function", None), "name", "") in ("MAX", "MIN"):
         return EXACT
@@ -42,12 +43,13 @@ def promise_of(desc: Operator, tensor: TensorDesc) -> str:
 def measure_distance(ours: NDArray[Any], theirs: NDArray[Any], promise: str, largest_input: float) -> NDArray[Any]:
     """How many units in the last place two results are apart, element by element; infinity where only one is a number.
 
-    Any NaN equals any other, and a subnormal equals zero, as devices may flush it. Zeros differ by their signs, in half a
-    unit, where the promise is exact. A unit of sums is that of the largest element, of the result or the inputs, because
-    the summands may be larger than what is left of them.
+    Any NaN equals any other, and a subnormal equals zero, as devices may flush it. Zeros differ by their signs, in half
+    a unit, where the promise is exact. A unit of sums is that of the largest element, of the result or the inputs,
+    because the summands may be larger than what is left of them.
     """
     if ours.dtype.kind != "f":
-        return np.abs(ours.astype(object) - theirs.astype(object)).astype(np.float64)
+        difference: NDArray[Any] = np.abs(ours.astype(object) - theirs.astype(object)).astype(np.float64)
+        return difference
     limits = np.finfo(ours.dtype)
     first, second = (np.where(np.abs(x) < limits.tiny, np.copysign(x.dtype.type(0), x), x) for x in (ours, theirs))
     is_nan = np.isnan(first) & np.isnan(second)
@@ -73,4 +75,4 @@ def _order(floats: NDArray[Any]) -> NDArray[Any]:
     """Whole numbers in the order of the floats, in which neighbors differ by 1."""
     bits = floats.view(f"i{floats.dtype.itemsize}").astype(object)
     lowest = -(2 ** (8 * floats.dtype.itemsize - 1))
-    return np.where(bits < 0, lowest - bits, bits)
+    return np.asarray(np.where(bits < 0, lowest - bits, bits))

@@ -1,7 +1,9 @@
 """The samples of an operator: descriptors with inputs, whose results dmljax and DirectML should agree on."""
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import resources
 from typing import Any
 
 import jax
@@ -12,11 +14,11 @@ from dmljax.conformance.values import fit_values, pair_up, specials_of, surprise
 from dmljax.conformance.variants import attribute_variants, with_length, with_rank, with_type
 from dmljax.descriptors.base import Operator
 from dmljax.descriptors.lowering import lower
-from dmljax.examples import examples_of
+from dmljax.examples import examples_of, samples_of_calls
 from dmljax.functions import HOMES
 
 Arrays = dict[str, NDArray[Any]]
-MOST = 20  # samples of attributes per operator
+MOST = 6  # samples of attributes per operator, of as many members as possible
 # Inputs whose values are not data: positions, lengths, and what has to be positive.
 NOT_DATA = ("indices", "lengths", "roi", "scale", "variance", "state", "step", "mask", "zero_point", "quantization")
 
@@ -49,14 +51,24 @@ def samples_of(operator: type[Operator]) -> Sequence[Sample]:
 
 
 def _every_sample(operator: type[Operator]) -> Iterator[Sample]:
-    examples = examples_of(operator)
-    bases = [Sample(f"example: {e.title}", e.desc, e.arrays(of_inputs=True)) for e in examples]
+    bases = [Sample(f"example: {e.title}", e.desc, e.arrays(of_inputs=True)) for e in examples_of(operator)]
+    calls = resources.files("dmljax.conformance").joinpath("calls.txt").read_text(encoding="utf-8")
+    bases += [Sample(e.title, e.desc, e.arrays(of_inputs=True)) for e in samples_of_calls(calls, operator)]
     yield from bases
-    attributes = [_vary(base, label, desc) for base in bases[:1] for label, desc in attribute_variants(base.desc)]
+    attributes = [_vary(bases[0], label, desc) for label, desc in attribute_variants(bases[0].desc)]
     bases += attributes
     yield from _of_types(operator, bases)
-    yield from attributes[:MOST]
+    yield from _pick_in_turn(attributes)[:MOST]
     yield from _of_surprises(operator, bases[0])
+
+
+def _pick_in_turn(samples: Sequence[Sample]) -> list[Sample]:
+    """The samples in another order: the first of each member, then the second, and so on."""
+    by_member: dict[str, list[Sample]] = {}
+    for sample in samples:
+        by_member.setdefault(sample.reason.split(" ")[0], []).append(sample)
+    turns = itertools.zip_longest(*by_member.values())
+    return [sample for turn in turns for sample in turn if sample is not None]
 
 
 def _vary(base: Sample, reason: str, desc: Operator) -> Sample:
@@ -71,7 +83,7 @@ def _vary(base: Sample, reason: str, desc: Operator) -> Sample:
 def _of_types(operator: type[Operator], bases: Sequence[Sample]) -> Iterator[Sample]:
     """A sample of each type and each end of the ranks, level by level."""
     known: set[Any] = set()
-    for level, table in sorted(operator.support.items()):
+    for table in (operator.support[level] for level in sorted(operator.support)):
         for field, cell in table.items():
             for i, data_type in enumerate(sorted(cell.data_types)):
                 if (field, data_type) in known:
@@ -115,7 +127,10 @@ def _of_surprises(operator: type[Operator], base: Sample) -> Iterator[Sample]:
     if not data:
         return
     if room_of(operator) == "elementwise":
-        yield from _of_specials(base, data)
+        specials = [*_of_specials(base, data)]
+        yield from specials
+        if specials:  # which have all surprises
+            return
     first = data[0]
     for label, values in surprises_of(tensors[first].dtype, base.inputs[first]):
         yield replace(base, reason=label, inputs={**base.inputs, first: values})

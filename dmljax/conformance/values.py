@@ -1,7 +1,7 @@
 """Values that operators are asked about: small numbers, and those that break careless code.
 
-All of them come from fixed tables and from the raw bits of a generator whose stream NumPy does not change, so that a kit
-is the same everywhere.
+All of them come from fixed tables and from the raw bits of a generator whose stream NumPy does not change, so that a
+kit is the same everywhere.
 """
 
 import zlib
@@ -30,7 +30,8 @@ def fit_values(values: Array | None, tensor: TensorDesc, name: str) -> Array:
 
 def _convert(values: Array, dtype: np.dtype[Any]) -> Array:
     if not jnp.issubdtype(dtype, jnp.integer):
-        return values.astype(np.float64).astype(dtype)
+        with np.errstate(over="ignore"):
+            return values.astype(np.float64).astype(dtype)
     limits = jnp.iinfo(dtype)
     wide = [0 if number != number else number for number in values.reshape(-1).tolist()]
     nearest = [int(min(max(number, int(limits.min)), int(limits.max))) for number in wide]
@@ -55,8 +56,8 @@ def specials_of(dtype: np.dtype[Any]) -> Array:
         lowest, highest = int(limits.min), int(limits.max)
         numbers = dict.fromkeys([lowest, lowest + 1, 0, 1, 2, highest // 2, highest - 1, highest, max(-1, lowest)])
         return np.array([*numbers], np.uint64 if dtype == np.uint64 else np.int64).astype(dtype)
-    limits = jnp.finfo(dtype)
-    ends = (float(limits.max), -float(limits.max), float(limits.tiny), np.inf, -np.inf, np.nan)
+    largest, smallest = float(jnp.finfo(dtype).max), float(jnp.finfo(dtype).tiny)
+    ends = (largest, -largest, smallest, np.inf, -np.inf, np.nan)
     return np.array([*FLOATS, *ends], np.float64).astype(dtype)
 
 
@@ -73,22 +74,21 @@ def surprises_of(dtype: np.dtype[Any], values: Array) -> Sequence[tuple[str, Arr
     """The values changed to what surprises, each with its name: an element of NaN, infinities, ties, or the ends."""
     flat = values.reshape(-1)
 
-    def replace_some(*others: Any) -> Array:
+    def replace_first(*others: Any) -> Array:
         changed = flat.copy()
         changed[: len(others)] = np.array(others[: len(flat)]).astype(dtype)
         return changed.reshape(values.shape)
 
-    ties = np.full(values.shape, flat[0])
+    ties = "ties", np.full(values.shape, flat[0])
     if jnp.issubdtype(dtype, jnp.integer):
-        limits = jnp.iinfo(dtype)
-        ends = specials_of(dtype)[[0, -2]] if int(limits.min) else specials_of(dtype)[[-1, -2]]
-        last = np.array(int(limits.max), np.uint64 if dtype == np.uint64 else np.int64).astype(dtype)
-        return [("ties", ties), ("ends of the range", np.resize(np.append(ends, last), values.shape))]
+        lowest, highest = int(jnp.iinfo(dtype).min), int(jnp.iinfo(dtype).max)
+        ends = np.array([highest, lowest, highest], np.uint64 if dtype == np.uint64 else np.int64).astype(dtype)
+        return [ties, ("ends of the range", np.resize(ends, values.shape))]
     zeros = np.resize(np.array([0.0, -0.0]).astype(dtype), values.shape)
     return [
-        ("NaN", replace_some(np.nan)),
-        ("infinity", replace_some(np.inf)),
-        ("both infinities", replace_some(-np.inf, np.inf)),
-        ("ties", ties),
+        ("NaN", replace_first(np.nan)),
+        ("infinity", replace_first(np.inf)),
+        ("both infinities", replace_first(-np.inf, np.inf)),
+        ties,
         ("zeros of both signs", zeros),
     ]

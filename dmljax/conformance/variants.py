@@ -7,7 +7,8 @@ its outputs are inferred, and validation says whether DirectML would take it.
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from jax.numpy import iinfo
@@ -18,7 +19,7 @@ from dmljax.descriptors.tensor import TensorDesc
 from dmljax.descriptors.validation import find_broken_rules
 from dmljax.errors import DmlError
 from dmljax.foundation.scalars import Scalar, ScaleBias
-from dmljax.types import LATEST, DataType
+from dmljax.types import FLOAT, LATEST, DataType
 
 Values = dict[str, Any]
 
@@ -63,12 +64,20 @@ def _type_proposals(desc: Operator, field: str, data_type: DataType) -> Iterator
     groups = [[field], alike, sorted({field, *outputs}), [*fitting]]
     for group in groups:
         others = [name for name in present if name not in group]
-        changed = {name: _map_tensors(present[name], lambda t: replace(t, data_type=data_type)) for name in group}
+        changed = {name: _retype(present[name], data_type) for name in group}
         yield from _with_scalars(desc, changed, data_type)
         for other in others:  # such as a scale, whose type goes with the outputs'
             for of_other in sorted(newest[other].data_types - {types[other]}):
-                rest = _map_tensors(present[other], lambda t, kind=of_other: replace(t, data_type=kind))  # type: ignore[misc]
-                yield from _with_scalars(desc, changed | {other: rest}, data_type)
+                yield from _with_scalars(desc, changed | {other: _retype(present[other], of_other)}, data_type)
+
+
+def _retype(value: Any, data_type: DataType) -> Any:
+    """The tensor in another type; of an array, only the floats or only the others, if it has both."""
+    if isinstance(value, TensorDesc):
+        return replace(value, data_type=data_type)
+    alike = [is_float(tensor) == (data_type in FLOAT) for tensor in value]
+    pairs = zip(value, alike, strict=True)
+    return tuple(_retype(tensor, data_type) if is_alike or not any(alike) else tensor for tensor, is_alike in pairs)
 
 
 def _with_scalars(desc: Operator, changes: Values, data_type: DataType) -> Iterator[Values]:
@@ -86,7 +95,8 @@ def _with_scalars(desc: Operator, changes: Values, data_type: DataType) -> Itera
 def _fit_number(value: Scalar, data_type: DataType) -> Any:
     number = value.item.item()
     if data_type.dtype.kind == "f":
-        return number
+        largest = float(np.finfo(data_type.dtype).max)
+        return min(max(number, -largest), largest)
     limits = iinfo(data_type.dtype)
     return int(min(max(round(number), int(limits.min)), int(limits.max)))
 
@@ -100,55 +110,73 @@ def with_rank(desc: Operator, rank: int) -> Operator | None:
 
 
 def _rank_proposals(desc: Operator, rank: int) -> Iterator[Values]:
-    ranks = [leaf.tensor.rank for leaf in desc.leaves()]
-    main = max(ranks)
-    more = rank - main
-    for place, is_shifted, are_all, neutral in itertools.product((0, main, 2), (True, False), (False, True), (0, 1)):
-        where = place if more > 0 else min(place, main + more)
-        if more == 0 or not 0 <= where <= main:
-            continue
-        yield {
-            member.field: _change_rank(
-                member, getattr(desc, member.field), main, more, where, is_shifted, are_all, neutral
-            )
-            for member in desc.members()
-            if getattr(desc, member.field) is not None
-        }
+    old = max(leaf.tensor.rank for leaf in desc.leaves())
+    for place, is_shifted, are_all, filler in itertools.product((0, old, 2), (True, False), (False, True), (1, 0)):
+        change = _RankChange(old, rank, min(place, old, rank), is_shifted, are_all, filler)
+        members = {member: getattr(desc, member.field) for member in desc.members()}
+        yield {member.field: change.apply(member, value) for member, value in members.items() if value is not None}
+    yield _lead_by_ones(desc, rank)
 
 
-def _change_rank(
-    member: Member, value: Any, main: int, more: int, place: int, is_shifted: bool, are_all: bool, neutral: int
-) -> Any:
-    def of_tensor(tensor: TensorDesc) -> TensorDesc:
-        if tensor.rank != main and not are_all:
+class _RankChange(NamedTuple):
+    """A way to give the tensors of the highest rank another rank, and to change the other members accordingly."""
+
+    old: int
+    new: int
+    place: int  # of the dimensions that come or go
+    is_shifted: bool  # whether axes and counts of dimensions move with the dimensions
+    are_all: bool  # whether tensors of lower ranks change as well
+    filler: int  # of arrays that have a number for each dimension
+
+    def apply(self, member: Member, value: Any) -> Any:
+        """The value that a member then has."""
+        more, name = self.new - self.old, member.field
+        if member.tensor_kind:
+            return _map_tensors(value, self._resize)
+        if name == "axis" or name.endswith(("dimension_count", "index_dimensions")):
+            is_moved = self.is_shifted and (name != "axis" or value >= self.place)
+            return max(value + more, 0) if is_moved else value
+        if name == "axes":
+            moved = (axis + more if axis >= self.place else axis for axis in value)
+            return tuple(dict.fromkeys(min(max(axis, 0), self.new - 1) for axis in moved))
+        if isinstance(value, tuple) and len(value) == self.old:
+            return self._insert(value, self.place, self._filler_of(name))
+        if isinstance(value, tuple) and len(value) == self.old - 2:  # of spatial dimensions
+            return self._insert(value, max(self.place - 2, 0), self._filler_of(name))
+        return value
+
+    def _resize(self, tensor: TensorDesc) -> TensorDesc:
+        if tensor.rank != self.old and not self.are_all:
             return tensor
-        return replace(tensor, sizes=_insert(tensor.sizes, more, min(place, tensor.rank), 1) or (1,), strides=None)
+        sizes = self._insert(tensor.sizes, min(self.place, tensor.rank), 1)
+        return replace(tensor, sizes=sizes or (1,), strides=None)
 
-    if member.tensor_kind:
-        return _map_tensors(value, of_tensor)
-    if member.field == "axis" or member.field.endswith("dimension_count") or member.field == "index_dimensions":
-        is_moved = is_shifted and (member.field != "axis" or value >= place)
-        return max(value + more, 0) if is_moved else value
-    if member.field == "axes":
-        moved = (axis + more if axis >= place else axis for axis in value)
-        return tuple(dict.fromkeys(min(max(axis, 0), main + more - 1) for axis in moved))
-    if isinstance(member.kind, Array) and isinstance(value, tuple):
-        is_zero = any(word in member.field for word in ("padding", "offset"))
-        filler = 0 if is_zero and "pixel" not in member.field else neutral or 1
-        if "pixel" in member.field:
-            filler = 0.5 if "input" in member.field else -0.5  # type: ignore[assignment]
-        if len(value) == main:
-            return _insert(value, more, place, filler)
-        if len(value) == main - 2:
-            return _insert(value, more, max(place - 2, 0), filler)
-    return value
+    def _filler_of(self, name: str) -> float:
+        if "pixel" in name:
+            return 0.5 if "input" in name else -0.5
+        return 0 if "padding" in name or "offset" in name else self.filler
+
+    def _insert(self, values: Sequence[Any], place: int, filler: Any) -> tuple[Any, ...]:
+        """The values with fillers before `place` where dimensions come, or without those from there on that go."""
+        more = self.new - self.old
+        return (*values[:place], *(filler,) * max(more, 0), *values[place + max(-more, 0) :])
 
 
-def _insert(values: Sequence[Any], more: int, place: int, filler: Any) -> tuple[Any, ...]:
-    """The values with `more` fillers inserted before `place`, or with as many removed from there on."""
-    if more < 0:
-        return (*values[:place], *values[place - more :])
-    return (*values[:place], *(filler,) * more, *values[place:])
+def _lead_by_ones(desc: Operator, rank: int) -> Values:
+    """The tensors with as many leading dimensions as their own ranks in the support tables allow."""
+    newest = type(desc).support[max(type(desc).support)]
+    changes: Values = {}
+    for member in desc.members():
+        value = getattr(desc, member.field)
+        if member.tensor_kind and value:
+            ranks = newest[member.field].ranks
+            own_rank = min(max(rank, ranks[0]), ranks[-1])
+            changes[member.field] = _map_tensors(value, partial(_with_leading_ones, rank=own_rank))
+    return changes
+
+
+def _with_leading_ones(tensor: TensorDesc, rank: int) -> TensorDesc:
+    return replace(tensor, sizes=((1,) * rank + tensor.sizes)[-rank:], strides=None)
 
 
 # Attributes
@@ -277,4 +305,4 @@ def _first(value: Any) -> TensorDesc:
 
 def is_float(tensor: TensorDesc) -> bool:
     """Whether a tensor's elements are floats."""
-    return np.dtype(tensor.dtype).kind == "f"
+    return tensor.data_type in FLOAT

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from dmljax.errors import spell_path
 from dmljax.examples.example import Example
-from dmljax.examples.transcripts import examples_of, page_examples
+from dmljax.examples.transcripts import examples_of, page_examples, samples_of_calls
 from dmljax.text import join_sizes
 
-__all__ = ["Example", "example_lines", "examples_of", "page_examples"]
+__all__ = ["Example", "example_lines", "examples_of", "page_examples", "samples_of_calls"]
 
 
 def example_lines(example: Example, computed: Mapping[str, NDArray[Any]]) -> list[str]:

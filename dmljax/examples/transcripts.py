@@ -64,6 +64,23 @@ def docstring_example(operator: type[Operator]) -> Example:
     raise LookupError(f"the docstring of dmljax.{name} must show a call")
 
 
+def samples_of_calls(text: str, operator: type[Operator]) -> Sequence[Example]:
+    """The calls of an operator in a transcript without outputs; the examples have no values of outputs."""
+    names = vars(np) | _public_names()
+    examples, title = [], ""
+    for piece in _PARSER.parse(text):
+        if isinstance(piece, str):
+            title = piece.strip().rpartition("\n\n")[2] or title
+        elif piece.source.partition("(")[0] not in HOMES:
+            exec(piece.source, names)  # noqa: S102  # of dmljax itself
+        elif piece.source.startswith(f"{operator.function.__name__}("):
+            with jax.enable_x64(False), record_calls() as calls:
+                jax.eval_shape(functools.partial(eval, piece.source.strip(), names))
+                results = jax.tree.leaves(calls[0].results)
+                examples.append(_example(calls[0], [np.zeros(x.shape, x.dtype) for x in results], title))
+    return examples
+
+
 def _public_names() -> dict[str, Any]:
     return vars(directml) | {name: getattr(dmljax, name) for name in HOMES}
 
