@@ -3,7 +3,7 @@
 import io
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -51,7 +51,10 @@ def write_kit(folder: Path, operators: Sequence[type[Operator]] = ()) -> Written
         with jax.enable_x64(True):
             samples = samples_of(operator)
             results = compute_all(samples)
-        manifest[operator.short_name] = list(_write_operator(operator, samples, results, files))
+        model = _Model(operator.short_name, files)
+        pairs = enumerate(zip(samples, results, strict=True))
+        manifest[model.name] = [model.add(f"{number:03}", *sample_and_results) for number, sample_and_results in pairs]
+        files[f"models/{model.name}.json"] = model.text().encode()
     for script in SCRIPTS:
         files[script] = resources.files("dmljax.conformance").joinpath(script).read_bytes()
     _replace_files(folder, files, _manifest_text(manifest))
@@ -66,61 +69,73 @@ def require_own(folder: Path) -> None:
     require("folder", is_own, "must be a new or empty folder, or one that has a kit", f"'{one_line(folder)}'")
 
 
-def _write_operator(
-    operator: type[Operator], samples: Sequence[Sample], results: Sequence[Arrays], files: dict[str, bytes]
-) -> Iterator[dict[str, Any]]:
-    """Adds an operator's files, and yields what the manifest says of its dispatches."""
-    name = operator.short_name
-    parts: dict[str, list[str]] = {"resources": [], "dispatchables": [], "commands": []}
-    inputs: dict[bytes, str] = {}
-    for i, (sample, arrays) in enumerate(zip(samples, results, strict=True)):
-        number = f"{i:03}"
+class _Model:
+    """An operator's model, with a line for each resource, dispatchable and command.
+
+    All lines of a dispatch, and no others, have its number after a quotation mark, so that a script can take it out.
+    """
+
+    def __init__(self, name: str, files: dict[str, bytes]) -> None:
+        self.name, self.files = name, files
+        self.inputs: dict[bytes, str] = {}  # files by their bytes: many dispatches share an input
+        self.resources: list[str] = []
+        self.dispatchables: list[str] = []
+        self.commands: list[str] = []
+
+    def add(self, number: str, sample: Sample, results: Arrays) -> dict[str, Any]:
+        """Adds a dispatch and its files, and returns what the manifest says of it."""
         bindings: dict[str, Any] = {}
-        commands, records = [], {}
-        largest = 0.0
+        records: dict[str, dict[str, Any]] = {}
+        first_write = len(self.commands)
         for leaf in sample.desc.leaves():
-            key, tensor = leaf.key, leaf.tensor
-            label = f"{number}.{key.replace('[', '').replace(']', '')}"
-            values = (sample.inputs if leaf.member.tensor_kind.is_input else arrays)[key]  # type: ignore[union-attr]
-            stored, data_type = _store(tensor, values)
-            if leaf.member.tensor_kind.is_input:  # type: ignore[union-attr]
-                data = _npy(stored)
-                path = inputs.setdefault(data, f"inputs/{name}/{len(inputs):03}.npy")
-                files[path] = data
-                initial: dict[str, Any] = {"sourcePath": path}
-                largest = max(largest, _largest(values))
+            label = f"{number}.{leaf.key.replace('[', '').replace(']', '')}"
+            if leaf.key in sample.inputs:
+                self.add_input(label, leaf.tensor, sample.inputs[leaf.key])
             else:
-                path = f"{name}/{label}.npy"
-                files[f"expected/{path}"] = _npy(stored)
-                initial = {"valueCount": stored.size, "value": FILL}
-                target = {"type": "writeFile", "resource": label, "targetPath": path, "dimensions": [*stored.shape]}
-                commands.append(json.dumps(target))
-                record: dict[str, Any] = {"file": path, "promise": promise_of(sample.desc, tensor)}
-                if tensor.data_type in INTEGER_4:
-                    record |= {"type": tensor.data_type.name, "count": tensor.element_count}
-                records[key] = record
-            resource = {"initialValuesDataType": data_type, "initialValues": initial}
-            parts["resources"].append(f'"{label}": {json.dumps(resource)}')
-            member = leaf.member.name
+                path = self.add_output(label, leaf.tensor, results[leaf.key])
+                records[leaf.key] = {"file": path, "promise": promise_of(sample.desc, leaf.tensor)}
+                if leaf.tensor.data_type in INTEGER_4:
+                    records[leaf.key] |= {"type": leaf.tensor.data_type.name, "count": leaf.tensor.element_count}
             if leaf.index is None:
-                bindings[member] = label
+                bindings[leaf.member.name] = label
             else:
-                bindings.setdefault(member, []).append(label)
-        parts["dispatchables"].append(f'"{number}": {json.dumps(to_json(sample.desc))}')
+                bindings.setdefault(leaf.member.name, []).append(label)
+        self.dispatchables.append(f'"{number}": {json.dumps(to_json(sample.desc))}')
         dispatch = {"type": "dispatch", "dispatchable": number, "bindings": bindings}
-        parts["commands"] += [json.dumps(dispatch), *commands]
+        self.commands.insert(first_write, json.dumps(dispatch))
         level = find_minimum_feature_level(sample.desc).name.removeprefix("FL_")
-        yield {"number": number, "reason": sample.reason, "level": level, "largest": largest, "results": records}
-    files[f"models/{name}.json"] = _model_text(parts).encode()
+        largest = max(map(_find_largest, sample.inputs.values()), default=0.0)
+        return {"number": number, "reason": sample.reason, "level": level, "largest": largest, "results": records}
 
+    def add_input(self, label: str, tensor: TensorDesc, values: NDArray[Any]) -> None:
+        """Adds a resource with the values of an input, and their file."""
+        stored, data_type = _store(tensor, values)
+        data = _npy(stored)
+        path = self.inputs.setdefault(data, f"inputs/{self.name}/{len(self.inputs):03}.npy")
+        self.files[path] = data
+        self.add_resource(label, data_type, {"sourcePath": path})
 
-def _model_text(parts: Mapping[str, Sequence[str]]) -> str:
-    """A model with a line for each resource, dispatchable and command, so that a script can take out a dispatch."""
-    resources, dispatchables, commands = (",\n".join(lines) for lines in parts.values())
-    return (
-        f'{{\n"resources": {{\n{resources}\n}},\n"dispatchables": {{\n{dispatchables}\n}},\n'
-        f'"commands": [\n{commands}\n]\n}}\n'
-    )
+    def add_output(self, label: str, tensor: TensorDesc, values: NDArray[Any]) -> str:
+        """Adds a resource for an output, the command that writes it, and our result; returns the file's name."""
+        stored, data_type = _store(tensor, values)
+        path = f"{self.name}/{label}.npy"
+        self.files[f"expected/{path}"] = _npy(stored)
+        self.add_resource(label, data_type, {"valueCount": stored.size, "value": FILL})
+        write = {"type": "writeFile", "resource": label, "targetPath": path, "dimensions": [*stored.shape]}
+        self.commands.append(json.dumps(write))
+        return path
+
+    def add_resource(self, label: str, data_type: str, values: Mapping[str, Any]) -> None:
+        """Adds a buffer with these initial values."""
+        self.resources.append(f'"{label}": {json.dumps({"initialValuesDataType": data_type, "initialValues": values})}')
+
+    def text(self) -> str:
+        """The JSON of the model."""
+        resources, dispatchables, commands = map(",\n".join, (self.resources, self.dispatchables, self.commands))
+        return (
+            f'{{\n"resources": {{\n{resources}\n}},\n"dispatchables": {{\n{dispatchables}\n}},\n'
+            f'"commands": [\n{commands}\n]\n}}\n'
+        )
 
 
 def _manifest_text(manifest: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
@@ -143,8 +158,8 @@ def _npy(array: NDArray[Any]) -> bytes:
     return file.getvalue()
 
 
-def _largest(values: NDArray[Any]) -> float:
-    """The largest magnitude of floats, which sums of them are measured by."""
+def _find_largest(values: NDArray[Any]) -> float:
+    """The largest magnitude among floats: sums of them are compared in its units."""
     if values.dtype.kind != "f":
         return 0.0
     magnitudes = np.abs(values[np.isfinite(values)].astype(np.float64))

@@ -13,12 +13,14 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from families import ELEMENTWISE
 from helpers import FULL, GATE, needs_x64
+from operator_calls import typed_descs
 
 from dmljax.command_line.cli import main
 from dmljax.conformance.comparison import compare
 from dmljax.conformance.kit import write_kit
-from dmljax.conformance.promises import EXACT, ROUNDING, SUMS, measure_distance
+from dmljax.conformance.promises import EXACT, ROUNDING, SUMS, measure_distance, promise_of
 from dmljax.conformance.samples import samples_of
 from dmljax.directml import OPERATORS, DataType
 from dmljax.dxdispatch import Execution, load
@@ -215,6 +217,13 @@ def test_a_wrong_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture
     (tmp_path / "kit.json").write_text('{"format": 2}')
     with pytest.raises(DmlError, match="must have a kit of format 1; got 2"):
         compare(tmp_path)
+
+
+def test_operators_with_exact_formulas_have_to_be_exact() -> None:
+    for name, elementwise in ELEMENTWISE.items():
+        for desc in typed_descs(f"DML_OPERATOR_{name}") if elementwise.is_exact else ():
+            outputs = desc.tensors(is_input=False).values()
+            assert {promise_of(desc, tensor) for tensor in outputs} == {EXACT}, name
 
 
 @needs_x64
