@@ -14,7 +14,8 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 import dmljax
-from dmljax.command_line import cache, check, compile, conformance, estimate, explain, generate, ops, run
+from dmljax.command_line import cache, check, compile, estimate, generate, run
+from dmljax.command_line.operators import conformance, explain, ops
 from dmljax.command_line.terminal import (
     INTERRUPTED,
     MODEL_SUFFIXES,

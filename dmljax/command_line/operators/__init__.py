@@ -1,0 +1,1 @@
+"""The commands about operators: `dmljax ops`, `explain` and `conformance`."""
