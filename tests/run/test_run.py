@@ -362,6 +362,14 @@ def test_programs_derive_sessions(ort: Any) -> None:
         _ = session.path
 
 
+def test_a_session_knows_the_path_of_its_model(ort: Any, tmp_path: Path) -> None:
+    graph = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 21]>{NEG}')
+    path = tmp_path / "m.onnx"
+    path.write_bytes(graph.SerializeToString())
+    assert ort.InferenceSession(path)._model_path == ort.InferenceSession(str(path))._model_path == str(path)
+    assert ort.InferenceSession(graph.SerializeToString())._model_path is None
+
+
 def test_a_session_may_have_no_inputs(ort: Any) -> None:
     session = session_of(ort, "g () => (float[2] y) { y = Constant<value_floats = [1.0, 2.0]>() }")
     (y,) = session.run(None, {})

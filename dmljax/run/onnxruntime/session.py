@@ -95,6 +95,7 @@ class InferenceSession(Answering):
                 raise InvalidType(Problem("path_or_bytes", "must be a path or bytes", show(path_or_bytes)))
             self.set_providers(providers or self._options._providers, provider_options)
             source = os.fspath(path_or_bytes) if isinstance(path_or_bytes, os.PathLike) else path_or_bytes
+            self._model_path = source if isinstance(source, str) else None  # Optimum reads it
             self._profile = Profile(self._options.profile_file_prefix if self._options.enable_profiling else None)
             with self._profile.measure(f"model_loading_{'uri' if isinstance(source, str) else 'array'}"):
                 self._model = load(source)
