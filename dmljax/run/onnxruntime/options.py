@@ -108,7 +108,8 @@ class SessionOptions(_KnownOptions):
         "use_per_session_threads": "all sessions share XLA's threads",
     }
     _KEPT: ClassVar[Mapping[str, str]] = {
-        "optimized_model_filepath": "dmljax writes no optimized models; quant_pre_process has skip_optimization=True",
+        "optimized_model_filepath": "dmljax writes no optimized models; quant_pre_process has skip_optimization=True, "
+        "and Optimum's OptimizationConfig optimization_level=0",
     }
     _REFUSED: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(
