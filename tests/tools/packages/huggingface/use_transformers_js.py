@@ -4,7 +4,7 @@
 # [tool.dmljax]
 # tolerance = 0.02
 # ///
-"""Runs a decoder in the files that transformers.js loads: fp32, fp16, int8, uint8, q4 and bnb4, with caches."""
+"""Runs a decoder from files for transformers.js: fp32, fp16, q4, bnb4, and int8 without ONNX Runtime's fusions."""
 
 import subprocess
 import sys
