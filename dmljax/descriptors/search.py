@@ -61,7 +61,6 @@ PURPOSES = {
     "pruning": "nonzero_coordinates",
     "random bits": "random_generator",
     "random numbers": "random_generator",
-    "rms norm": "mean_variance_normalization2",
     "routing": "activation_hardmax top_k nonzero_coordinates gather_nd1",
     "scaled dot product attention": "multihead_attention multihead_attention1",
     "scan": "cumulative_summation cumulative_product",

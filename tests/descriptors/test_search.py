@@ -99,7 +99,6 @@ batch_norm: batch_normalization or batch_normalization_training
 layer_norm: mean_variance_normalization1 or mean_variance_normalization2
 LayerNormalization: mean_variance_normalization, mean_variance_normalization1 or mean_variance_normalization2
 group_norm instance_norm: mean_variance_normalization
-rms_norm: mean_variance_normalization2
 LSTM: lstm
 scaled_dot_product_attention dot_product_attention: multihead_attention or multihead_attention1
 MultiHeadAttention: multihead_attention
@@ -151,6 +150,7 @@ count_nonzero: jnp.count_nonzero(x, axis)
 transpose permute Transpose: jnp.transpose(x, axes)
 reshape Reshape view: jnp.reshape(x, shape)
 flatten: jnp.ravel(x)
+rms_norm RMSNorm RMSNormalization: mean_variance_normalization2(x, axes=-1, use_mean=False)
 squeeze: jnp.squeeze(x, axis)
 unsqueeze expand_dims: jnp.expand_dims(x, axis)
 broadcast_to expand: jnp.broadcast_to(x, shape)

@@ -10,11 +10,12 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from dmljax.errors import InvalidType, Problem
+from dmljax.errors import InvalidType, Problem, require
 from dmljax.foundation.files import open_output
 from dmljax.foundation.interrupts import call_if_interrupted
 from dmljax.onnx.graph.graph import MAIN
 from dmljax.onnx.graph.reader import MAX_FILE_BYTES, Reader
+from dmljax.text import one_line
 
 OTHER_BYTES = 2**24  # room for everything in a file besides its weights
 
@@ -51,6 +52,8 @@ def save(model: Any, path: Path, weights: Mapping[str, Any]) -> None:
         )
         tensor.CopyFrom(filled_tensor)
     path = path.resolve()
+    require("path", not path.is_dir(), "must be a file, not a folder", f"'{one_line(path)}'")
+    require("path", path.parent.is_dir(), "must be a file in a folder that exists", f"'{one_line(path)}'")
     if sum(array.nbytes for array in arrays.values()) > MAX_FILE_BYTES - OTHER_BYTES:
         # Large weights go into a second file beside the model, where readers look for it. onnx appends to an old one.
         data = path.with_name(f"{path.name}.data")

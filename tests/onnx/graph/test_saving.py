@@ -134,6 +134,14 @@ def test_tensors_inside_nodes_are_embedded(tmp_path: Path) -> None:
     np.testing.assert_array_equal(dmljax.onnx.load(tmp_path / "whole.onnx")(True), [1, 2])
 
 
+def test_a_place_that_cannot_be_a_file_is_refused(tmp_path: Path) -> None:
+    proto = model([helper.make_node("Relu", ["x"], ["y"])], [value("x", FLOAT, [1])], ["y"], {})
+    with pytest.raises(DmlError, match="path must be a file, not a folder; got '"):
+        dmljax.onnx.load(proto).save(tmp_path)
+    with pytest.raises(DmlError, match=r"path must be a file in a folder that exists; got '.*nowhere"):
+        dmljax.onnx.load(proto).save(tmp_path / "nowhere" / "model.onnx")
+
+
 @pytest.mark.parametrize("is_large", [False, True], ids=["one file", "two files"])
 def test_a_full_disk_leaves_the_old_model(is_large: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node, weights = helper.make_node("Mul", ["x", "w"], ["y"]), {"w": np.ones(400, "f")}
