@@ -40,6 +40,8 @@ def test_every_operator_is_exported() -> None:
         ("FEATURE_LEVEL_6_2", "FeatureLevel.FL_6_2"),
         ("FLOAT32", "DataType.FLOAT32"),
         ("BufferTensorDesc", "TensorDesc"),
+        ("GraphDesc", "Graph"),
+        ("DML_INTERMEDIATE_GRAPH_EDGE_DESC", "Graph"),
         ("Gemm", "GemmDesc"),
         ("gemm", "dmljax.gemm"),
         ("SoftmaxDesc", "ActivationSoftmaxDesc or ActivationSoftmax1Desc"),

@@ -60,6 +60,10 @@ def names_for(name: str) -> list[str]:
         return [operator.__name__]
     if re.fullmatch(r"(DML_?)?(BUFFER_?)?TENSOR_?(DESC)?", upper):
         return ["TensorDesc"]
+    if re.fullmatch(
+        r"(DML_?)?((INPUT|OUTPUT|INTERMEDIATE|OPERATOR|CONSTANT(_DATA)?)_?)?GRAPH_?((EDGE|NODE)_?)?DESC", upper
+    ):
+        return ["Graph"]
     members = []
     for enumeration in HeaderEnum.__subclasses__():
         spellings = {upper, f"DML_{upper}"}
