@@ -127,13 +127,13 @@ def describe_device(device: jax.Device) -> dict[str, str]:
 
 def versions() -> dict[str, str]:
     """The versions of dmljax, of its dependencies, and of the packages that its extras install."""
-    found = {"dmljax": dmljax.__version__}
+    versions = {"dmljax": dmljax.__version__}
     for package in ("jax", "jaxlib", "numpy", "onnx", "onnxruntime", "tokenizers", "pillow"):
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+            versions[package] = "not installed"
+    return versions
 
 
 _INSTALLED_BY = {

@@ -31,8 +31,8 @@ PARTS = ("models", "inputs", "expected")  # the folders that a kit replaces when
 FILL = 77  # what buffers of results hold before a dispatch
 
 
-class Written(NamedTuple):
-    """What a kit has."""
+class KitSize(NamedTuple):
+    """How much a kit holds."""
 
     operators: int
     dispatches: int
@@ -40,7 +40,7 @@ class Written(NamedTuple):
     bytes: int
 
 
-def write_kit(folder: Path, operators: Sequence[type[Operator]] = ()) -> Written:
+def write_kit(folder: Path, operators: Sequence[type[Operator]] = ()) -> KitSize:
     """Writes the kit of these operators, or of all, into a folder that is empty or has a kit."""
     require_own(folder)
     files: dict[str, bytes] = {}
@@ -59,7 +59,7 @@ def write_kit(folder: Path, operators: Sequence[type[Operator]] = ()) -> Written
         files[script] = resources.files("dmljax.conformance").joinpath(script).read_bytes()
     _replace_files(folder, files, _manifest_text(manifest))
     size = sum(map(len, files.values()))
-    return Written(len(chosen), sum(map(len, manifest.values())), len(files) + 1, size)
+    return KitSize(len(chosen), sum(map(len, manifest.values())), len(files) + 1, size)
 
 
 def require_own(folder: Path) -> None:

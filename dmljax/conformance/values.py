@@ -1,4 +1,4 @@
-"""Values that operators are asked about: small numbers, and those that break careless code.
+"""Values for the inputs of a kit: small numbers, and those that break careless code.
 
 All of them come from fixed tables and from the raw bits of a generator whose stream NumPy does not change, so that a
 kit is the same everywhere.

@@ -81,7 +81,7 @@ def _retype(value: Any, data_type: DataType) -> Any:
 
 
 def _with_scalars(desc: Operator, changes: Values, data_type: DataType) -> Iterator[Values]:
-    """The changes alone, and with the scalars in this type."""
+    """Yields the changes as they are, and again with the scalars in this type."""
     yield changes
     unions = [member for member in desc.members() if isinstance(member.kind, Number) and member.kind.own_type is None]
     type_members = {member.field: data_type for member in desc.members() if member.kind == SCALAR_TYPE}

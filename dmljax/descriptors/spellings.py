@@ -47,7 +47,7 @@ def hint_for_function(name: str, exported: Container[str]) -> str:
 
 
 def is_object(name: str) -> bool:
-    """Whether a name is that of an object or a method of DirectML's interface."""
+    """Whether DirectML's interface has an object or a method of this name."""
     return _OBJECTS.fullmatch(name.replace("_", "").lower()) is not None
 
 
@@ -67,8 +67,8 @@ def names_for(name: str) -> list[str]:
     members = []
     for enumeration in HeaderEnum.__subclasses__():
         spellings = {upper, f"DML_{upper}"}
-        found = [enumeration._missing_(each) for each in spellings if each.startswith(enumeration.prefix)]
-        members += [repr(member) for member in (*found, enumeration.__members__.get(upper)) if member is not None]
+        by_spelling = [enumeration._missing_(each) for each in spellings if each.startswith(enumeration.prefix)]
+        members += [repr(member) for member in (*by_spelling, enumeration.__members__.get(upper)) if member is not None]
     return members
 
 

@@ -25,7 +25,7 @@ class _State:
 
     number: int | None = None  # the signal that ends it
     is_handled = False  # the main thread came to run the handler
-    delays = 0  # blocks of `delay` that have not ended
+    delays = 0  # open blocks of `delay`
     is_delayed = False  # an interrupt is raised when they have
     is_ending = False
     stream: int | None = 2  # for the last line

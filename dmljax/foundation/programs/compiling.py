@@ -233,7 +233,7 @@ def _find(key: str | None, device: jax.Device, name: str = "") -> Any:
 
 
 def _read(key: str | None) -> Any:
-    """What was kept under a key; None without an entry."""
+    """The value stored under a key; None without an entry."""
     entry = None if key is None or _store is None else _store.get(key)
     # Written by this user, as the programs are that it would compile.
     return None if entry is None else pickle.loads(entry)  # noqa: S301

@@ -80,7 +80,7 @@ def has_listener() -> bool:
 
 
 def report(stage: str, done: float | None = None, total: float | None = None, unit: str = "") -> None:
-    """Tells the listener, or the logger, what is being done, and how far it is."""
+    """Reports a stage and how far it is to the listener, or to the logger."""
     subscriber = _subscriber.get()
     if subscriber is not None:
         subscriber.tell(Progress(stage, done, total, unit))

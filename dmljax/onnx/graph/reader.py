@@ -62,8 +62,8 @@ def read_types_of_inputs(source: Any) -> dict[str, TensorType]:
 def _parse_proto(data: bytes, source: str = "") -> "onnx.ModelProto":
     """The model in bytes, which came from the source that messages name."""
     if foreign := find_foreign_content(data):
-        kind = InvalidModelFile if data else NoGraph
-        raise kind(Problem((), f"{source or 'the model'} {foreign.rule}", remedy=foreign.remedy))
+        error = InvalidModelFile if data else NoGraph
+        raise error(Problem((), f"{source or 'the model'} {foreign.rule}", remedy=foreign.remedy))
     model, size = onnx.ModelProto(), f"{len(data)} bytes{f' in {source}' if source else ''}"
     try:
         model.ParseFromString(data)
