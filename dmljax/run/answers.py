@@ -103,7 +103,9 @@ class Refusal(DmlError, RuntimeError):
 class refusing:  # noqa: N801  # a statement's word, as `within` is
     """Raises a DmlError from inside as the kind of error that the foreign library raises there."""
 
-    def __init__(self, library: str, kind_of: Callable[[DmlError], type[DmlError]] = lambda error: Refusal) -> None:
+    def __init__(
+        self, library: str, kind_of: Callable[[DmlError], Callable[..., DmlError]] = lambda error: Refusal
+    ) -> None:
         self._library, self._kind_of = library, kind_of
 
     def __enter__(self) -> None:

@@ -180,6 +180,10 @@ class UndefinedName(InvalidDesc):
     """A node reads a name that nothing in the graph defines."""
 
 
+class UnsortableNodes(InvalidDesc):
+    """Nodes define a name twice, or each reads what the other makes."""
+
+
 _UNDEFINED = "undefined name"
 
 
@@ -209,11 +213,11 @@ def sort_nodes(
     problems += [Problem("outputs", _UNDEFINED, show(name)) for name in missing]
     if problems:
         are_undefined = all(problem.rule == _UNDEFINED for problem in problems)
-        raise (UndefinedName if are_undefined else InvalidDesc)(*problems[:20])
+        raise (UndefinedName if are_undefined else UnsortableNodes)(*problems[:20])
     if all(j < i for i, needed in enumerate(before) for j in needed):
         return tuple(nodes)
     try:
         return tuple(nodes[i] for i in TopologicalSorter(dict(enumerate(before))).static_order())
     except CycleError as error:
         node = nodes[min(error.args[1])]
-        raise InvalidDesc(Problem(node.place, "must not be part of a cycle", show(node.outputs))) from None
+        raise UnsortableNodes(Problem(node.place, "must not be part of a cycle", show(node.outputs))) from None

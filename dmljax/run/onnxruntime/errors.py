@@ -1,12 +1,15 @@
 """ONNX Runtime's errors: its classes and codes, and its words where programs look for them."""
 
+import functools
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from dmljax.errors import DmlError, InvalidType, MissingFile, Unsupported, UnusableFile
-from dmljax.onnx.graph.graph import UndefinedName
+from dmljax.errors import DmlError, InvalidType, MissingFile, Problem, Unsupported, UnusableFile
+from dmljax.onnx.graph.graph import UndefinedName, UnsortableNodes
 from dmljax.onnx.graph.reader import InvalidModelFile, NoGraph
 from dmljax.onnx.handlers.finder import UnknownOperator
 from dmljax.run.answers import Refusal
+from dmljax.text import one_line
 
 
 class _Status(DmlError):
@@ -14,9 +17,13 @@ class _Status(DmlError):
 
     _CODE: ClassVar[tuple[int, str]]
 
+    def __init__(self, *problems: Problem | str, start: str = "") -> None:
+        super().__init__(*problems)
+        self._start = start
+
     def __str__(self) -> str:
         number, name = self._CODE
-        return f"[ONNXRuntimeError] : {number} : {name} : {message_of(self)}"
+        return f"[ONNXRuntimeError] : {number} : {name} : {self._start}{message_of(self)}"
 
 
 class Fail(_Status):
@@ -114,6 +121,29 @@ def message_of(error: DmlError) -> str:
     return "\n  ".join(error.rules)
 
 
+def kind_of_load_from(path: str | None) -> Callable[[DmlError], Callable[..., DmlError]]:
+    """Returns a function like `kind_of_load`, whose errors begin as ONNX Runtime's do for a model in this file."""
+
+    def kind_of(error: DmlError) -> Callable[..., DmlError]:
+        kind = kind_of_load(error)
+        if not issubclass(kind, _Status):
+            return kind
+        rule = "Invalid model. " if isinstance(error, UndefinedName) else _STARTS_OF_LOAD.get(kind, "")
+        if path is None and kind is InvalidProtobuf:
+            rule = "Failed to load model because protobuf parsing failed: "
+        place = "" if path is None else f"Load model from {one_line(path)} failed:"
+        return functools.partial(kind, start=place + rule)
+
+    return kind_of
+
+
+_STARTS_OF_LOAD: Mapping[type, str] = {
+    InvalidGraph: "This is an invalid model. ",
+    InvalidProtobuf: "Protobuf parsing failed: ",
+    NoSuchFile: "File doesn't exist: ",
+}
+
+
 def kind_of_load(error: DmlError) -> type[DmlError]:
     """Returns ONNX Runtime's class for an error while loading a model."""
     if isinstance(error, _Status | Refusal | InvalidType):
@@ -126,6 +156,8 @@ def kind_of_load(error: DmlError) -> type[DmlError]:
         return InvalidGraph
     if isinstance(error, Unsupported):
         return NotImplemented
+    if isinstance(error, UnsortableNodes):
+        return Fail
     depth = _depth(error)
     if isinstance(error, NoGraph) or (isinstance(error, UndefinedName) and depth == 1):
         return InvalidArgument

@@ -30,12 +30,13 @@ from dmljax.run.onnxruntime.arguments import (
 )
 from dmljax.run.onnxruntime.binding import IOBinding
 from dmljax.run.onnxruntime.devices import CPU_MEMORY, OrtEpDevice, OrtMemoryInfo, get_ep_devices
-from dmljax.run.onnxruntime.errors import kind_of_load, kind_of_run, message_of
+from dmljax.run.onnxruntime.errors import kind_of_load, kind_of_load_from, kind_of_run, message_of
+from dmljax.run.onnxruntime.models.signatures import infer_outputs, sizes_of, with_open_scalars
+from dmljax.run.onnxruntime.models.types import require_types
 from dmljax.run.onnxruntime.options import RunOptions, SessionOptions
 from dmljax.run.onnxruntime.profiling import Profile, count_nodes
 from dmljax.run.onnxruntime.programs import Programs
 from dmljax.run.onnxruntime.providers import Provider, choose_providers
-from dmljax.run.onnxruntime.signatures import infer_outputs, sizes_of, with_open_scalars
 from dmljax.run.onnxruntime.values import OrtValue, as_numpy, type_text, value_of
 from dmljax.text import show
 
@@ -90,15 +91,17 @@ class InferenceSession(Answering):
     ) -> None:
         self._options = SessionOptions() if sess_options is None else sess_options
         require_kind("sess_options", self._options, SessionOptions)
-        with refusing("onnxruntime", kind_of_load), jax.enable_x64(True):
+        with refusing("onnxruntime", type):
             if not isinstance(path_or_bytes, str | os.PathLike | bytes | bytearray | memoryview):
                 raise InvalidType(Problem("path_or_bytes", "must be a path or bytes", show(path_or_bytes)))
-            self.set_providers(providers or self._options._providers, provider_options)
-            source = os.fspath(path_or_bytes) if isinstance(path_or_bytes, os.PathLike) else path_or_bytes
-            self._model_path = source if isinstance(source, str) else None  # Optimum reads it
-            self._profile = Profile(self._options.profile_file_prefix if self._options.enable_profiling else None)
-            with self._profile.measure(f"model_loading_{'uri' if isinstance(source, str) else 'array'}"):
+        source = os.fspath(path_or_bytes) if isinstance(path_or_bytes, os.PathLike) else path_or_bytes
+        self._model_path = source if isinstance(source, str) else None  # Optimum reads it
+        self.set_providers(providers or self._options._providers, provider_options)
+        self._profile = Profile(self._options.profile_file_prefix if self._options.enable_profiling else None)
+        with refusing("onnxruntime", kind_of_load_from(self._model_path)), jax.enable_x64(True):
+            with self._profile.measure(f"model_loading_{'array' if self._model_path is None else 'uri'}"):
                 self._model = load(source)
+                require_types(self._model)
             with self._profile.measure("session_initialization", lambda: count_nodes(self._model)):
                 self._inputs, self._defaults = map(self._override, (self._model.inputs, self._model.defaults))
                 self._output_names = [output.name for output in self._model.outputs]
