@@ -102,7 +102,8 @@ def did_you_mean(name: Any, known: Iterable[str]) -> str:
     # A comparison takes some 20 us, so compare only the first 200 names, and a few endings of each.
     by_lower = {other.lower(): other for other in islice(known, 200) if len(other) <= 100}
     wanted = str(name)[:100].lower()
-    longer = [other for other in by_lower if other.startswith((f"{wanted}_", f"{wanted}."))]
+    plural = [f"{wanted}s"] if f"{wanted}s" in by_lower else []
+    longer = plural or [other for other in by_lower if other.startswith((f"{wanted}_", f"{wanted}."))]
     endings = {ending: x for x in reversed(by_lower) for ending in _endings(x)} | {x: x for x in by_lower}
     cutoff = 0.68 if len(wanted) > 3 else 0.85  # three letters resemble too much
     close = longer or [endings[ending] for ending in get_close_matches(wanted, endings, n=1, cutoff=cutoff)]

@@ -1,21 +1,32 @@
 """Shared by the modules that answer for foreign libraries: errors of the library's kinds, and names that are absent."""
 
+import functools
 import inspect
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from opcode import opmap
 from typing import Any, NamedTuple
 
 from dmljax.errors import DmlError, Problem, Unsupported, hide_frames
-from dmljax.text import show
+from dmljax.text import did_you_mean, show
 
 _HERE = "dmljax.run."
 
 
-def absent(place: str, name: str, reason: str = "") -> AttributeError:
-    """Makes the error for a name that dmljax does not have at `place`, although the foreign library may."""
+def absent(place: str, name: str, reason: str = "", known: Iterable[str] = ()) -> AttributeError:
+    """Makes the error for a name that dmljax does not have at `place`, although the foreign library may.
+
+    It has the reason, or the nearest of the `known` names there.
+    """
     library = place.partition(".")[0]
-    why = f" ({reason})" if reason else ""
+    why = f" ({reason})" if reason else _hint(name, tuple(known))
     return AttributeError(f"{place}.{name}: dmljax's version of {library} does not have it{why}")
+
+
+@functools.lru_cache(256)  # programs may ask often whether something has a name
+def _hint(name: str, known: tuple[str, ...]) -> str:
+    public = [other for other in known if not other.startswith("_")]
+    return "" if name.startswith("_") else did_you_mean(name, public)
 
 
 def absent_from(module: str, reasons: Mapping[str, str] | None = None) -> Callable[[str], Any]:
@@ -23,8 +34,9 @@ def absent_from(module: str, reasons: Mapping[str, str] | None = None) -> Callab
     by_name = reasons or {}
 
     def refuse(name: str) -> Any:
-        error = absent(module.removeprefix(_HERE), name, by_name.get(name, ""))
-        if name in by_name and _is_imported():
+        known = dir(sys.modules[module])
+        error = absent(module.removeprefix(_HERE), name, by_name.get(name, ""), known)
+        if (name in by_name or _hint(name, tuple(known))) and _is_imported():
             raise ImportError(str(error), name=module)  # Python drops the text of an AttributeError
         raise error
 
@@ -81,7 +93,7 @@ class _Answering(type):
     def __getattr__(cls, name: str) -> Any:
         named = next(base for base in cls.__mro__ if base.__module__.startswith(_HERE))  # programs derive classes
         refused: Mapping[str, str] = vars(named).get("_REFUSED", {})
-        raise absent(place_of(named), name, refused.get(name, ""))
+        raise absent(place_of(named), name, refused.get(name, ""), dir(cls))
 
 
 class Answering(metaclass=_Answering):

@@ -168,7 +168,7 @@ class _Libraries:
             return _instances_of(get_type_hints(owner.thing)[name])
         if isinstance(owner.thing, type(Answering)):
             getattr(owner.thing, name)  # raises the reason
-        raise absent(owner.name, name)
+        raise absent(owner.name, name, known=attributes)
 
     def _member_of_module(self, owner: Known, name: str) -> Values:
         try:

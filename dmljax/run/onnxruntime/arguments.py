@@ -1,6 +1,8 @@
 """Checks the arguments of ONNX Runtime's functions, with its classes of errors, and its words where programs look."""
 
-from collections.abc import Mapping, Sequence
+import inspect
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -36,6 +38,28 @@ def require_names(names: Any) -> None:
             return
         if isinstance(names, str) or not isinstance(names, Sequence) or not all(isinstance(x, str) for x in names):
             raise InvalidType(Problem("output_names", "must be a list of names", show(names)))
+
+
+def require_optimizers(names: Any) -> None:
+    """Raises a TypeError unless the names of optimizers, none of which dmljax has, are a collection of names."""
+    with refusing("onnxruntime", type):
+        if names is not None and not (isinstance(names, Iterable) and all(isinstance(name, str) for name in names)):
+            raise InvalidType(Problem("disabled_optimizers", "must be a set of names", show(names)))
+
+
+def warn_of_unknown(place: str, function: Callable[..., Any], others: Mapping[str, Any]) -> None:
+    """Warns of keywords that resemble an argument; ONNX Runtime ignores all that it does not know."""
+    for name in others:
+        if hint := did_you_mean(name, list(inspect.signature(function).parameters)[1:]):
+            warn(f"{place} ignores the argument {one_line(name)}{hint}")
+
+
+def warn(message: str) -> None:
+    """Warns at the line of the program that led here."""
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and frame.f_globals["__name__"].startswith("dmljax."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
 
 
 def require_feed(name: str, feed: Any, inputs: Sequence[TensorType]) -> None:

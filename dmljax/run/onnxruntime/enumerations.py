@@ -1,9 +1,22 @@
 """ONNX Runtime's enumerations, which are also numbers."""
 
-from enum import IntEnum
+from enum import EnumMeta, IntEnum
+from typing import Any
+
+from dmljax.run.answers import absent
 
 
-class _Enumeration(IntEnum):
+class _Named(EnumMeta):
+    """Raises with a hint if an enumeration does not have a name."""
+
+    def __getattr__(cls, name: str) -> Any:
+        members = vars(cls).get("_member_map_", {})
+        if name in members:
+            return members[name]
+        raise absent(f"onnxruntime.{cls.__name__}", name, known=members)
+
+
+class _Enumeration(IntEnum, metaclass=_Named):
     """An enumeration that prints as ONNX Runtime's do."""
 
     def __str__(self) -> str:
@@ -71,8 +84,8 @@ class OrtMemoryInfoDeviceType(_Enumeration):
 
     CPU = 0
     GPU = 1
-    FPGA = 2
     NPU = 3
+    FPGA = 2
 
 
 class OrtHardwareDeviceType(_Enumeration):

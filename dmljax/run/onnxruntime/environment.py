@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from dmljax.run.onnxruntime.arguments import require_type
-from dmljax.run.onnxruntime.providers import AVAILABLE, VERSION
+from dmljax.run.onnxruntime.providers import AVAILABLE, KNOWN, VERSION
 
 
 def get_available_providers() -> list[str]:
@@ -16,7 +16,9 @@ def get_available_providers() -> list[str]:
     return list(AVAILABLE)
 
 
-get_all_providers = get_available_providers
+def get_all_providers() -> list[str]:
+    """The providers that some build of ONNX Runtime has."""
+    return list(KNOWN)
 
 
 def get_device() -> str:

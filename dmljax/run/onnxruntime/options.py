@@ -16,6 +16,8 @@ from dmljax.run.onnxruntime.enumerations import (
     GraphOptimizationLevel,
     OrtExecutionProviderDevicePolicy,
 )
+from dmljax.run.onnxruntime.errors import InvalidArgument
+from dmljax.run.onnxruntime.providers import AVAILABLE, require_known
 from dmljax.text import show
 
 
@@ -35,7 +37,7 @@ class _KnownOptions(Answering):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not name.startswith("_") and name not in self._DEFAULTS:
-            raise absent(f"onnxruntime.{type(self).__name__}", name)
+            raise absent(f"onnxruntime.{type(self).__name__}", name, known=self._DEFAULTS)
         if not name.startswith("_"):
             value = _convert(name, value, self._DEFAULTS[name])
         if name in self._KEPT and value != self._DEFAULTS[name]:
@@ -143,6 +145,14 @@ class SessionOptions(_KnownOptions):
 
     def add_provider(self, provider_name: str, provider_options: Mapping[str, str]) -> None:
         """Adds a provider for sessions that name none themselves."""
+        require_type("provider_name", provider_name, str)
+        require_type("provider_options", provider_options, Mapping)
+        for option in (*provider_options, *provider_options.values()):
+            require_type("provider_options", option, str)
+        require_known([provider_name])
+        if provider_name not in AVAILABLE:
+            rule = f"Failed to add provider of type {provider_name!r} to SessionOptions. Provider configuration is not"
+            raise InvalidArgument(f"{rule} supported.")
         self._providers.append((provider_name, provider_options))
 
     def add_provider_for_devices(self, ep_devices: Sequence[OrtEpDevice], provider_options: Mapping[str, str]) -> None:

@@ -6,7 +6,7 @@ import os
 import secrets
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -24,9 +24,11 @@ from dmljax.run.onnxruntime.arguments import (
     require_inputs,
     require_kind,
     require_names,
+    require_optimizers,
     require_outputs,
     require_type,
     require_values,
+    warn_of_unknown,
 )
 from dmljax.run.onnxruntime.binding import IOBinding
 from dmljax.run.onnxruntime.devices import CPU_MEMORY, OrtEpDevice, OrtMemoryInfo, get_ep_devices
@@ -36,7 +38,7 @@ from dmljax.run.onnxruntime.models.types import require_types
 from dmljax.run.onnxruntime.options import RunOptions, SessionOptions
 from dmljax.run.onnxruntime.profiling import Profile, count_nodes
 from dmljax.run.onnxruntime.programs import Programs
-from dmljax.run.onnxruntime.providers import Provider, choose_providers
+from dmljax.run.onnxruntime.providers import Provider, choose_providers, names_of, require_known
 from dmljax.run.onnxruntime.values import OrtValue, as_numpy, type_text, value_of
 from dmljax.text import show
 
@@ -87,16 +89,23 @@ class InferenceSession(Answering):
         sess_options: SessionOptions | None = None,
         providers: Sequence[Provider] | None = None,
         provider_options: Sequence[Mapping[str, Any]] | None = None,
-        **others: Any,  # ONNX Runtime ignores what it does not know
+        *,
+        disabled_optimizers: Iterable[str] | None = None,
+        enable_fallback: Any = 1,
+        **others: Any,
     ) -> None:
         self._options = SessionOptions() if sess_options is None else sess_options
         require_kind("sess_options", self._options, SessionOptions)
+        require_optimizers(disabled_optimizers)
+        warn_of_unknown("InferenceSession", InferenceSession.__init__, others)
         with refusing("onnxruntime", type):
             if not isinstance(path_or_bytes, str | os.PathLike | bytes | bytearray | memoryview):
                 raise InvalidType(Problem("path_or_bytes", "must be a path or bytes", show(path_or_bytes)))
         source = os.fspath(path_or_bytes) if isinstance(path_or_bytes, os.PathLike) else path_or_bytes
         self._model_path = source if isinstance(source, str) else None  # Optimum reads it
-        self.set_providers(providers or self._options._providers, provider_options)
+        self._set_providers(providers or self._options._providers, provider_options)
+        if int(enable_fallback) != 1:
+            require_known(names_of(providers))
         self._profile = Profile(self._options.profile_file_prefix if self._options.enable_profiling else None)
         with refusing("onnxruntime", kind_of_load_from(self._model_path)), jax.enable_x64(True):
             with self._profile.measure(f"model_loading_{'array' if self._model_path is None else 'uri'}"):
@@ -165,6 +174,12 @@ class InferenceSession(Answering):
         self, providers: Sequence[Provider] | None = None, provider_options: Sequence[Mapping[str, Any]] | None = None
     ) -> None:
         """Replaces the names of the providers."""
+        self._set_providers(providers, provider_options)
+        require_known(names_of(providers))
+
+    def _set_providers(
+        self, providers: Sequence[Provider] | None, provider_options: Sequence[Mapping[str, Any]] | None
+    ) -> None:
         with refusing("onnxruntime", kind_of_load):
             self._provider_options = choose_providers(providers, provider_options)
             self._providers = list(self._provider_options)
