@@ -192,9 +192,10 @@ import onnxruntime as ort
 
 options = ort.SessionOptions()
 options.intra_op_num_threads = 1 # onnxruntime.SessionOptions.intra_op_num_threads has no effect: XLA chooses its
-options.optimized_model_filepath = ""
-options.optimized_model_filepath = "x" # onnxruntime.SessionOptions.optimized_model_filepath must be `''`, because
 options.enable_profiling = True
+run_options = ort.RunOptions()
+run_options.terminate = False
+run_options.terminate = True # onnxruntime.RunOptions.terminate must be `False`, because
 options.threads = 3 # onnxruntime.SessionOptions.threads: dmljax's version of onnxruntime does not have it
 ort.set_default_logger_severity(3) # onnxruntime.set_default_logger_severity has no effect: dmljax has no log
 ort.OrtValue.ort_value_from_sparse_tensor(None) # onnxruntime.OrtValue.ort_value_from_sparse_tensor is refused: no

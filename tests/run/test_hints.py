@@ -14,6 +14,7 @@ from dmljax.run import onnxruntime as ort, onnxruntime_genai as og
 MODEL = onnx.parser.parse_model(
     '<ir_version: 10, opset_import: ["": 21]> g (float[N] x) => (float[N] y) { y = Neg(x) }'
 ).SerializeToString()
+CPU = "CPUExecutionProvider"
 ENUMERATIONS = (
     "ExecutionMode",
     "ExecutionOrder",
@@ -72,6 +73,10 @@ def test_arguments_that_onnx_runtime_ignores_have_hints() -> None:
     assert found[0].filename == __file__
     with pytest.warns(UserWarning, match=r"ignores the option 'device_idd', did you mean device_id\?"):
         ort.InferenceSession(MODEL, providers=[("DmlExecutionProvider", {"device_idd": 0})])
+    options = ort.SessionOptions()
+    options.add_provider("DmlExecutionProvider", {})
+    with pytest.warns(UserWarning, match="uses the providers passed to it, not those"):
+        assert ort.InferenceSession(MODEL, options, providers=[CPU]).get_providers() == [CPU]
     with warnings.catch_warnings(action="error"):
         ort.InferenceSession(MODEL, disabled_optimizers=["ConstantFolding"], something=5)
 
@@ -88,7 +93,6 @@ def outcome(library: Any, call: Callable[[Any], Any]) -> Any:
     return result, [str(each.message).partition("Available")[0] for each in found]
 
 
-CPU = "CPUExecutionProvider"
 CALLS: dict[str, Callable[[Any], Any]] = {
     "an unknown provider": lambda library: library.InferenceSession(MODEL, providers=["FooProvider"]).get_providers(),
     "an unknown provider without others": lambda library: library.InferenceSession(

@@ -543,8 +543,8 @@ def test_sessions_report_what_is_wrong(ort: Any) -> None:
     binding = session.io_binding()
     with pytest.raises(RuntimeError, match="must be among the inputs: x, i, s, b, h, d, w; got 'v'"):
         binding.bind_cpu_input("v", np.zeros(1))
-    with pytest.raises(RuntimeError, match=r"optimized_model_filepath must be '', because dmljax writes no optimized"):
-        ort.SessionOptions().optimized_model_filepath = "optimized.onnx"
+    with pytest.raises(RuntimeError, match=r"terminate must be False, because a compiled program runs to its end"):
+        ort.RunOptions().terminate = True
     with pytest.raises(RuntimeError, match=r"device_type must be cpu or dml with index 0"):
         ort.OrtValue.ortvalue_from_numpy(np.zeros(1), "cuda")
 

@@ -17,8 +17,10 @@ from dmljax.run.onnxruntime.enumerations import (
     OrtExecutionProviderDevicePolicy,
 )
 from dmljax.run.onnxruntime.errors import InvalidArgument
+from dmljax.run.onnxruntime.models.files import Initializer
 from dmljax.run.onnxruntime.providers import AVAILABLE, require_known
-from dmljax.text import show
+from dmljax.run.onnxruntime.values import OrtValue
+from dmljax.text import one_line, show
 
 
 class _KnownOptions(Answering):
@@ -80,7 +82,7 @@ _NO_LOG = dict.fromkeys(("log_severity_level", "log_verbosity_level", "logid"), 
 
 
 class SessionOptions(_KnownOptions):
-    """Options of a session; only overrides of open sizes, providers and profiles have an effect."""
+    """Options of a session; those for threads, memory and optimizations have no effect."""
 
     _DEFAULTS: ClassVar[Mapping[str, Any]] = {
         "enable_cpu_mem_arena": True,
@@ -109,15 +111,9 @@ class SessionOptions(_KnownOptions):
         "use_deterministic_compute": "XLA's flag xla_gpu_deterministic_ops asks for it",
         "use_per_session_threads": "all sessions share XLA's threads",
     }
-    _KEPT: ClassVar[Mapping[str, str]] = {
-        "optimized_model_filepath": "dmljax writes no optimized models; quant_pre_process has skip_optimization=True, "
-        "and Optimum's OptimizationConfig optimization_level=0",
-    }
     _REFUSED: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(
-            ("add_external_initializers", "add_external_initializers_from_files_in_memory", "add_initializer"),
-            "dmljax reads weights from the model's files; write them there with onnx.save",
-        ),
+        "add_external_initializers_from_files_in_memory": "dmljax reads no file from memory; write "
+        "add_external_initializers, or the weights into the model's files with onnx.save",
         **dict.fromkeys(
             ("clear_ep_context_data_read_func", "set_ep_context_data_read_func"),
             "XLA compiles a model when it first runs, and dmljax.run keeps what it compiles",
@@ -130,6 +126,7 @@ class SessionOptions(_KnownOptions):
         self._names: dict[str, int] = {}
         self._denotations: dict[str, int] = {}
         self._providers: list[tuple[str, Mapping[str, str]]] = []
+        self._initializers: dict[str, Initializer] = {}
 
     def add_free_dimension_override_by_name(self, dim_name: str, dim_value: int) -> None:
         """Fixes the open sizes with a name."""
@@ -140,6 +137,27 @@ class SessionOptions(_KnownOptions):
         """Fixes the open sizes with a denotation, such as DATA_BATCH."""
         require_type("denotation", denotation, str)
         self._denotations[denotation] = _convert("dim_value", dim_value, 0)
+
+    def add_initializer(self, name: str, ort_value: OrtValue) -> None:
+        """Puts a value in place of a model's initializer with this name."""
+        self._add_initializer(name, ort_value, is_external=False)
+
+    def add_external_initializers(self, names: Sequence[str], ort_values: Sequence[OrtValue]) -> None:
+        """Puts values in place of initializers whose data is in other files than the model."""
+        with refusing("onnxruntime"):
+            if len(names) != len(ort_values):
+                raise InvalidDesc(Problem("ort_values", f"must be {len(names)}, as many as names", len(ort_values)))
+        for name, value in zip(names, ort_values, strict=True):
+            self._add_initializer(name, value, is_external=True)
+
+    def _add_initializer(self, name: str, value: OrtValue, *, is_external: bool) -> None:
+        require_type("name", name, str)
+        with refusing("onnxruntime"):
+            if not isinstance(value, OrtValue):
+                raise InvalidType(Problem("ort_value", "must be an OrtValue", show(value)))
+            if name in self._initializers:
+                raise InvalidDesc(f"An OrtValue for this name has already been added: {one_line(name)}")
+        self._initializers[name] = Initializer(value, is_external)
 
     add_session_config_entry, get_session_config_entry = _KnownOptions._add_entry, _KnownOptions._entry
 

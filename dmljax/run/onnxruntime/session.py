@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem
-from dmljax.onnx import Model, load
+from dmljax.onnx import Model
 from dmljax.onnx.graph.graph import TensorType
 from dmljax.onnx.model import loaded_graph
 from dmljax.onnx.running.inputs import check_input
@@ -28,11 +28,13 @@ from dmljax.run.onnxruntime.arguments import (
     require_outputs,
     require_type,
     require_values,
+    warn,
     warn_of_unknown,
 )
 from dmljax.run.onnxruntime.binding import IOBinding
 from dmljax.run.onnxruntime.devices import CPU_MEMORY, OrtEpDevice, OrtMemoryInfo, get_ep_devices
 from dmljax.run.onnxruntime.errors import kind_of_load, kind_of_load_from, kind_of_run, message_of
+from dmljax.run.onnxruntime.models.files import load_with
 from dmljax.run.onnxruntime.models.signatures import infer_outputs, sizes_of, with_open_scalars
 from dmljax.run.onnxruntime.models.types import require_types
 from dmljax.run.onnxruntime.options import RunOptions, SessionOptions
@@ -103,17 +105,22 @@ class InferenceSession(Answering):
                 raise InvalidType(Problem("path_or_bytes", "must be a path or bytes", show(path_or_bytes)))
         source = os.fspath(path_or_bytes) if isinstance(path_or_bytes, os.PathLike) else path_or_bytes
         self._model_path = source if isinstance(source, str) else None  # Optimum reads it
+        if (providers or provider_options) and self._options.has_providers():
+            warn("InferenceSession uses the providers passed to it, not those that its SessionOptions have")
         self._set_providers(providers or self._options._providers, provider_options)
         if int(enable_fallback) != 1:
             require_known(names_of(providers))
         self._profile = Profile(self._options.profile_file_prefix if self._options.enable_profiling else None)
         with refusing("onnxruntime", kind_of_load_from(self._model_path)), jax.enable_x64(True):
             with self._profile.measure(f"model_loading_{'array' if self._model_path is None else 'uri'}"):
-                self._model = load(source)
+                self._model = load_with(source, self._options._initializers)
                 require_types(self._model)
             with self._profile.measure("session_initialization", lambda: count_nodes(self._model)):
                 self._inputs, self._defaults = map(self._override, (self._model.inputs, self._model.defaults))
                 self._output_names = [output.name for output in self._model.outputs]
+        if self._options.optimized_model_filepath:
+            with refusing("onnxruntime"), jax.enable_x64(True):
+                self._model.save(self._options.optimized_model_filepath)
         self._programs = Programs(self._model, looks_up=not self._profile.is_open)  # a profile counts each run
         if self._profile.is_open:
             vars(self)["_results"] = self._profile.measure_runs(self._results)  # in place of the method
