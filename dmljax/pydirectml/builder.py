@@ -252,6 +252,10 @@ class Device:
     """JAX's first device, or the first CPU if `use_gpu` is false."""
 
     def __init__(self, use_gpu: bool = True, use_debug_layer: bool = False) -> None:
+        with within("Device"):
+            for name, value in (("use_gpu", use_gpu), ("use_debug_layer", use_debug_layer)):
+                if not hasattr(type(value), "__bool__"):  # as pybind11 decides it
+                    raise InvalidType(Problem(name, "must be True or False", show(value)))
         self._name = "GPU" if use_gpu else "CPU"
         self._device = (jax.devices() if use_gpu else jax.devices("cpu"))[0]
 

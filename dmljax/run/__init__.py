@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
+from traceback import walk_tb
 from types import ModuleType
 from typing import Any
 
@@ -26,6 +27,11 @@ MODULES = {
     "onnxruntime_genai": "dmljax.run.onnxruntime_genai",
 }
 
+ELSEWHERE = {
+    "torch_directml": "dmljax does not run PyTorch's own networks; export the network with torch.onnx.export, and run "
+    "the file with onnxruntime",
+}  # libraries of DirectML without a module of dmljax, and what to use; they stay what they are where they are installed
+
 INSTALLED_PARTS = {
     "onnxruntime": ("backend", "datasets", "quantization", "tools", "transformers"),
 }  # which are Python, and which dmljax takes from the libraries' own packages
@@ -36,6 +42,8 @@ def main(name: str) -> None:
     command = read_command(name, sys.argv[1:])
     if command.form == "file" and not Path(command.program).exists():
         exit_with_error(f"{command.program}: no such file", "-m runs a module")
+    if command.form == "file":
+        _require_program(Path(command.program))
     if "--show-missing" in command.flags:
         from dmljax.run.missing import show_missing
 
@@ -53,6 +61,25 @@ def main(name: str) -> None:
         if _is_of_runpy(error):
             exit_with_error(str(error))
         raise
+    except NotImplementedError as error:
+        if _is_of_stand_in(error):
+            exit_with_error(str(error))
+        raise
+
+
+_COMMANDS = {
+    **dict.fromkeys((".bin", ".json", ".mlir", ".onnx", ".stablehlo"), "dmljax run {}"),
+    ".ort": "convert it to ONNX, for dmljax run",
+}  # that take other files than programs
+
+
+def _require_program(path: Path) -> None:
+    """Exits with the command to use if a file is a model, which Python might read as a program without effect."""
+    command = _COMMANDS.get(path.suffix.lower()) if path.is_file() else None
+    if (path / "genai_config.json").is_file():
+        command = "dmljax generate {} PROMPT"
+    if command is not None:
+        exit_with_error(f"{path}: not a Python program", command.format(path))
 
 
 def _run(command: Command) -> None:
@@ -78,14 +105,16 @@ def _put_first(folder: str) -> None:
 
 def _is_of_runpy(error: ImportError) -> bool:
     """Whether Python has found nothing to run, rather than failed to import what a program asks for."""
-    traceback = error.__traceback__
+    inner = error.__traceback__
     for _ in (main, _run):
-        traceback = traceback and traceback.tb_next
-    while traceback is not None:
-        if traceback.tb_frame.f_code.co_filename != runpy.run_module.__code__.co_filename:
-            return False
-        traceback = traceback.tb_next
-    return True
+        inner = inner and inner.tb_next
+    return all(frame.f_code.co_filename == runpy.run_module.__code__.co_filename for frame, _ in walk_tb(inner))
+
+
+def _is_of_stand_in(error: NotImplementedError) -> bool:
+    """Whether importing dmljax's own module has failed, because a package that it needs is absent."""
+    frames = walk_tb(error.__traceback__)
+    return any(frame.f_code is _Loader.create_module.__code__ for frame, _ in frames)
 
 
 class _Finder:
@@ -95,6 +124,8 @@ class _Finder:
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         library, dot, inner = fullname.partition(".")
+        if library in ELSEWHERE and PathFinder.find_spec(library) is None:
+            raise ModuleNotFoundError(f"No module named {fullname!r}: {ELSEWHERE[library]}", name=fullname)
         if library not in MODULES:
             return None
         part, inside_part, _ = inner.partition(".")

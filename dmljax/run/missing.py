@@ -13,7 +13,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from dmljax.errors import DmlError
 from dmljax.foundation.files import open_file
-from dmljax.run import MODULES, find_stand_in
+from dmljax.run import ELSEWHERE, MODULES, find_stand_in
 from dmljax.run.answers import (
     IGNORED,
     REFUSED,
@@ -150,9 +150,12 @@ class _Libraries:
     """The modules of dmljax that answer for libraries."""
 
     def owns(self, module: str) -> bool:
-        return module.partition(".")[0] in MODULES
+        return module.partition(".")[0] in {*MODULES, *ELSEWHERE}
 
     def open_module(self, name: str) -> Values:
+        library = name.partition(".")[0]
+        if library in ELSEWHERE:
+            raise ModuleNotFoundError(f"{library}: {ELSEWHERE[library]}")
         stand_in = find_stand_in(name)
         return OTHERS if stand_in is None else frozenset([Known(name, importlib.import_module(stand_in))])
 

@@ -88,6 +88,14 @@ def test_arguments_of_other_names_are_refused_with_the_remedy(call: Any, message
         call()
 
 
+def test_a_device_takes_what_is_true_or_false() -> None:
+    assert repr(dml.Device(0, None)) == "dml.Device on CPU"
+    with refuses("Device: use_gpu must be True or False; got 'yes'", TypeError):
+        dml.Device(use_gpu="yes")
+    with refuses("Device: use_debug_layer must be True or False; got []", TypeError):
+        dml.Device(True, [])
+
+
 # Enumerations
 
 

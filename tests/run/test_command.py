@@ -57,6 +57,9 @@ def test_help_explains(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         (["--no-cache", "-c"], "error: -c needs code after it\n"),
         (["-m", "no_such_module"], "error: No module named no_such_module\n"),
         (["-m", ".module"], "error: Relative module names not supported\n"),
+        (["gemm.json"], "error: gemm.json: not a Python program\ntip: dmljax run gemm.json\n"),
+        (["--show-missing", "m.onnx"], "error: m.onnx: not a Python program\ntip: dmljax run m.onnx\n"),
+        (["phi"], "error: phi: not a Python program\ntip: dmljax generate phi PROMPT\n"),
         (["."], "error: can't find '__main__' module in '.'\n"),
     ],
 )
@@ -67,8 +70,43 @@ def test_a_command_without_a_program_is_refused(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    for name in ("gemm.json", "m.onnx"):  # which Python could run without any effect
+        Path(name).write_text('{"resources": {}}')
+    Path("phi").mkdir()
+    Path("phi", "genai_config.json").write_text("{}")
     assert run(monkeypatch, *arguments) == 2
     assert capsys.readouterr() == ("", error)
+
+
+@pytest.mark.parametrize("library", ["onnxruntime", "onnxruntime_genai"])
+def test_a_package_that_is_absent_ends_a_program_with_a_sentence(
+    library: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in [*sys.modules]:
+        if name.partition(".")[0] in ("onnx", library) or name.startswith(("dmljax.onnx", "dmljax.run.onnx")):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    assert run(monkeypatch, "-c", f"import {library}") == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ONNX models need the package onnx")
+    assert "[onnx]'" in error
+    assert len(error.splitlines()) == 1
+
+
+def test_a_plugin_of_pytorch_leads_to_onnx(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reason = "dmljax does not run PyTorch's own networks; export the network with torch.onnx.export"
+    (folder / "program.py").write_text("import torch_directml\ntorch_directml.device()\n")
+    assert run(monkeypatch, "--show-missing", "program.py") == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"program.py:1: torch_directml: {reason}")
+    assert lines[1:] == ["program.py: 1 finding, 0 uses without effect"]
+    with pytest.raises(ModuleNotFoundError, match=f"No module named 'torch_directml': {reason}"):
+        run(monkeypatch, "program.py")
+    (folder / "program.py").write_text("try:\n    import torch_directml\nexcept ImportError:\n    print('none')\n")
+    assert run(monkeypatch, "--show-missing", "program.py") == 0
+    assert run(monkeypatch, "program.py") is None
 
 
 def test_a_command_without_arguments_prints_how_to_use_it(
