@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -262,6 +263,25 @@ def test_feeds_that_do_not_fit_raise_the_errors_of_onnx_runtime(ort: Any, feed: 
     assert isinstance(ours.value, ours_state.InvalidArgument) == isinstance(theirs.value, their_state.InvalidArgument)
 
 
+def test_names_of_outputs_may_be_any_collection(ort: Any) -> None:
+    import onnxruntime
+
+    feed = {"x": np.ones((1, 3), np.float32)}
+    collections: list[Callable[[], Any]] = [
+        lambda: {"y"},
+        lambda: ("y",),
+        lambda: (name for name in ["y"]),
+        lambda: {"y": 1}.keys(),
+        lambda: np.array(["y"]),
+        list,
+    ]
+    for library in (ort, onnxruntime):
+        session = session_of(library, NEG)
+        for make in collections:
+            for _ in range(2):
+                np.testing.assert_array_equal(session.run(make(), feed), [-feed["x"]])
+
+
 def wrong_calls(ort: Any) -> list[Any]:
     """Calls with arguments of wrong types."""
     session = session_of(ort, NEG)
@@ -290,6 +310,20 @@ def wrong_calls(ort: Any) -> list[Any]:
         lambda: setattr(ort.RunOptions(), "logid", 5),
         lambda: ort.SessionOptions().add_session_config_entry("a", 5),
         lambda: ort.SessionOptions().add_free_dimension_override_by_name("N", "x"),
+        lambda: session.run({"y": 1}, feed),
+        lambda: session.run(["y", None], feed),
+        lambda: session.run_async(None, feed, 5, None),
+        lambda: session.run_with_iobinding(session_of(ort, NEG).io_binding()),
+        lambda: session.io_binding().bind_output("y", "cpu", 0, np.float32, "x", feed["x"].ctypes.data),
+        lambda: session.io_binding().bind_input("x", "cpu", 0, np.float32, (1, 3), "x"),
+        lambda: session.io_binding().bind_cpu_input(5, feed["x"]),
+        lambda: ort.OrtValue.ortvalue_from_shape_and_type(5, np.float32),
+        lambda: ort.OrtValue.ortvalue_from_shape_and_type([2], np.str_),
+        lambda: ort.OrtDevice.make("cpu", "x"),
+        lambda: ort.set_seed("x"),
+        lambda: ort.set_default_logger_severity("x"),
+        lambda: ort.set_default_logger_severity(9),
+        lambda: ort.set_default_logger_verbosity("x"),
     ]
 
 

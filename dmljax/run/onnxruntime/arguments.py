@@ -31,13 +31,23 @@ def require_type(name: str, value: Any, kind: type, *others: type) -> None:
             raise InvalidType(Problem(name, f"must be of type {kind.__name__}", show(value)))
 
 
-def require_names(names: Any) -> None:
-    """Raises a TypeError unless the names of outputs are a sequence of names."""
+def read_names(names: Any) -> list[str] | None:
+    """Reads the names of outputs from any collection of them; raises a TypeError if they are anything else."""
+    if names is None:
+        return None
     with refusing("onnxruntime", type):
-        if names is None:
-            return
-        if isinstance(names, str) or not isinstance(names, Sequence) or not all(isinstance(x, str) for x in names):
+        is_collection = isinstance(names, Iterable) and not isinstance(names, str | bytes | Mapping)
+        found: list[Any] = list(names) if is_collection else [None]
+        if not all(isinstance(name, str) for name in found):
             raise InvalidType(Problem("output_names", "must be a list of names", show(names)))
+        return found
+
+
+def require_callback(callback: Any) -> None:
+    """Raises a TypeError unless a callback is a function, or None."""
+    with refusing("onnxruntime", type):
+        if callback is not None and not callable(callback):
+            raise InvalidType(Problem("callback", "must be a function", show(callback)))
 
 
 def require_optimizers(names: Any) -> None:

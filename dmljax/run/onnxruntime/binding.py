@@ -8,8 +8,8 @@ import numpy as np
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.run.answers import Answering, refusing
-from dmljax.run.onnxruntime.arguments import require_kind
-from dmljax.run.onnxruntime.values import OrtValue, as_numpy, device_of_name, memory_at
+from dmljax.run.onnxruntime.arguments import require_kind, require_type
+from dmljax.run.onnxruntime.values import OrtValue, as_numpy, device_of_name, memory_at, require_shape
 from dmljax.text import show
 
 
@@ -21,6 +21,7 @@ class IOBinding(Answering):
     }
 
     def __init__(self, session: Any) -> None:
+        self._session = session
         inputs = (*session.get_inputs(), *session.get_overridable_initializers())
         self._names = [[argument.name for argument in inputs], session._output_names]
         self._inputs: dict[str, Any] = {}
@@ -42,6 +43,8 @@ class IOBinding(Answering):
         self, name: str, device_type: str, device_id: int, element_type: Any, shape: Sequence[int], buffer_ptr: int
     ) -> None:
         """Binds memory of the CPU, or a value of `dml` by its `data_ptr()`, which each run reads anew."""
+        require_shape(shape)
+        require_type("buffer_ptr", buffer_ptr, int)
         with refusing("onnxruntime"):
             device = device_of_name(device_type, device_id)
             self._bind(0, name, memory_at(device, buffer_ptr, element_type, shape))
@@ -59,6 +62,9 @@ class IOBinding(Answering):
         with refusing("onnxruntime", type):
             if buffer_ptr is not None and (element_type is None or shape is None):
                 raise InvalidDesc(Problem("buffer_ptr", "needs an element_type and a shape"))
+        if buffer_ptr is not None:
+            require_shape(shape)
+            require_type("buffer_ptr", buffer_ptr, int)
         with refusing("onnxruntime"):
             device = device_of_name(device_type, device_id)
             is_new = buffer_ptr is None
@@ -70,6 +76,7 @@ class IOBinding(Answering):
         self._bind(1, name, ortvalue)
 
     def _bind(self, side: int, name: str, place: Any) -> None:
+        require_type("name", name, str)
         with refusing("onnxruntime"):
             if name not in self._names[side]:
                 word = ("inputs", "outputs")[side]

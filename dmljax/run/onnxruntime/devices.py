@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import jax
+import numpy as np
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.run.answers import Answering, refusing
@@ -52,6 +53,7 @@ class OrtDevice(Answering):
     @staticmethod
     def make(ort_device_name: str, device_id: int, vendor_id: int = -1) -> "OrtDevice":
         """Makes the device of a name, such as cpu or dml."""
+        require_type("device_id", device_id, int, np.integer)
         vendor = get_vendor_id_for_device_type(ort_device_name) or 0 if vendor_id < 0 else vendor_id
         return OrtDevice(get_ort_device_type(ort_device_name), OrtDevice.default_memory(), int(vendor), device_id)
 

@@ -6,7 +6,10 @@ from importlib.metadata import version as _installed_version
 from typing import Any
 
 import jax
+import numpy as np
 
+from dmljax.errors import InvalidDesc, Problem
+from dmljax.run.answers import refusing
 from dmljax.run.onnxruntime.arguments import require_type
 from dmljax.run.onnxruntime.providers import AVAILABLE, KNOWN, VERSION
 
@@ -50,15 +53,20 @@ def has_collective_ops() -> bool:
 
 def set_default_logger_severity(severity: int) -> None:
     """Does nothing, because dmljax has no log."""
+    require_type("severity", severity, int, np.integer)
+    with refusing("onnxruntime"):
+        if not 0 <= severity <= 4:
+            raise InvalidDesc(Problem("severity", "must be from 0 to 4", severity))
 
 
 def set_default_logger_verbosity(verbosity: int) -> None:
     """Does nothing, because dmljax has no log."""
+    require_type("verbosity", verbosity, int, np.integer)
 
 
 def set_default_logger_callback(callback: Callable[..., Any] | None, severity: int = 2) -> None:
     """Does nothing, because dmljax has no log."""
-    require_type("severity", severity, int)
+    require_type("severity", severity, int, np.integer)
 
 
 def set_global_thread_pool_sizes(intra_op_num_threads: int = 0, inter_op_num_threads: int = 0) -> None:

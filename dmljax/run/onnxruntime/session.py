@@ -20,10 +20,11 @@ from dmljax.onnx.running.inputs import check_input
 from dmljax.run.answers import Answering, refusing
 from dmljax.run.onnxruntime.arguments import (
     convert_feed,
+    read_names,
+    require_callback,
     require_feed,
     require_inputs,
     require_kind,
-    require_names,
     require_optimizers,
     require_outputs,
     require_type,
@@ -74,6 +75,7 @@ class _Seed:
 
 def set_seed(seed: int) -> None:
     """Makes the random numbers of later runs the same in each process."""
+    require_type("seed", seed, int, np.integer)
     _Seed.value, _Seed.runs = seed, itertools.count(1)
 
 
@@ -249,8 +251,8 @@ class InferenceSession(Answering):
         """Computes the outputs of these names, or all outputs, from inputs by name."""
         results = self._programs.run(output_names, input_feed) if _is_for_run(run_options) else None
         if results is None:
-            self._check_call(output_names, "input_feed", input_feed, run_options)
-            results = self._results(output_names, input_feed)
+            names = self._check_call(output_names, "input_feed", input_feed, run_options)
+            results = self._results(names, input_feed)
         return list(map(as_numpy, results))
 
     def run_with_ort_values(
@@ -264,9 +266,9 @@ class InferenceSession(Answering):
         if _is_for_run(run_options) and type(feed) is dict and {*map(type, feed.values())} == {OrtValue}:
             results = self._run_again(output_names, {name: value._value for name, value in feed.items()})
         if results is None:
-            self._check_call(output_names, "input_dict_ort_values", feed, run_options)
+            names = self._check_call(output_names, "input_dict_ort_values", feed, run_options)
             require_values("input_dict_ort_values", feed)
-            results = self._results(output_names, feed)
+            results = self._results(names, feed)
         return [OrtValue(result, "cpu") for result in results]
 
     def run_async(
@@ -278,13 +280,13 @@ class InferenceSession(Answering):
         run_options: RunOptions | None = None,
     ) -> None:
         """Runs in another thread, and passes the results, `user_data` and an error's text to `callback`."""
-        self._check_call(output_names, "input_feed", input_feed, run_options)
-        feed = dict(input_feed)
+        names, feed = self._check_call(output_names, "input_feed", input_feed, run_options), dict(input_feed)
+        require_callback(callback)
 
         def run() -> None:
             try:
-                outputs = self._programs.run(output_names, feed)
-                results = list(map(as_numpy, self._results(output_names, feed) if outputs is None else outputs))
+                outputs = self._programs.run(names, feed)
+                results = list(map(as_numpy, self._results(names, feed) if outputs is None else outputs))
             except Exception as error:  # pass any error to the callback
                 callback([], user_data, message_of(error) if isinstance(error, DmlError) else str(error))
             else:
@@ -298,6 +300,8 @@ class InferenceSession(Answering):
     def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
         """Runs with the inputs of a binding, and puts the results where its outputs are bound."""
         require_kind("iobinding", iobinding, IOBinding)
+        if iobinding._session is not self:
+            raise InvalidDesc("IOBinding must be used with the session that created it.")
         if not _is_for_run(run_options):
             require_type("run_options", run_options, RunOptions, type(None))
         names, feed = list(iobinding._outputs), iobinding._inputs
@@ -317,10 +321,11 @@ class InferenceSession(Answering):
             jax.block_until_ready(results)
         return results
 
-    def _check_call(self, names: Any, feed_name: str, feed: Any, run_options: Any) -> None:
+    def _check_call(self, names: Any, feed_name: str, feed: Any, run_options: Any) -> list[str] | None:
+        """Checks the arguments of a run, and returns the names of outputs."""
         require_feed(feed_name, feed, self._inputs)
-        require_names(names)
         require_type("run_options", run_options, RunOptions, type(None))
+        return read_names(names)
 
     def _results(self, names: Sequence[str] | None, feed: Mapping[str, Any]) -> list[Any]:
         outputs = self._output_names

@@ -68,11 +68,12 @@ class OrtValue(Answering):
         memory_info: Any = None,
     ) -> "OrtValue":
         """A value of zeros, in the CPU's memory if `memory_info` describes any."""
+        require_shape(shape)
         with refusing("onnxruntime"):
             if memory_info is not None:
                 device_type, device_id = "cpu", 0
             device, dtype = device_of_name(device_type, device_id), dtype_of(element_type)
-            if dtype.kind == "O":
+            if dtype.kind in "OUS":
                 raise InvalidType(Problem("element_type", "must be a type of numbers", show(element_type)))
             return _place(_zeros(_sizes(shape), dtype), device)
 
@@ -312,6 +313,12 @@ def memory_at(device: str, address: Any, element_type: Any, shape: Sequence[int]
         rule = f"must be {value.data_type()} of shape {value._value.shape}, as the value at this data_ptr()"
         raise Refusal(Problem("shape", rule, f"{dtype} of shape {sizes}"))
     return value
+
+
+def require_shape(shape: Any) -> None:
+    """Raises a TypeError unless a shape is a sequence of integers."""
+    with refusing("onnxruntime", type):
+        integers("shape", shape)
 
 
 def _sizes(shape: Any) -> tuple[int, ...]:
