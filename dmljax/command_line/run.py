@@ -33,7 +33,7 @@ SUMMARY = "Runs models, or prints their operators as StableHLO, HLO or jaxprs."
 
 EXAMPLES = """examples:
   dmljax run notebooks/models/top1_routing.json
-  dmljax run model.json --output_path results        # the model may write files only below this folder
+  dmljax run model.json --output_path results        # write the model's files below this folder, not the current one
   dmljax run model.json -i 100 -w 10 -v 1            # time 100 iterations; the first 10 are warm-up
   dmljax run model.json --fuse -v 1                  # compile dispatches together; time each and all of them
   dmljax run model.json --emit stablehlo             # print the StableHLO of each operator; run nothing
@@ -54,7 +54,7 @@ def add_parser(subparsers: Subparsers) -> None:
     add_options(
         parser,
         ("-m --model", "a model, as a script for DxDispatch may name it", {"action": "append", "default": []}),
-        ("--output_path", "the folder for the files that the model writes", FOLDER),
+        ("--output_path", "the folder of the files that the model writes (default: the current folder)", FOLDER),
         ("--print_commands", "print each command before and after it runs", FLAG),
         (
             "-a --adapter",
@@ -260,7 +260,7 @@ def _run_model(model: "DispatchModel", options: argparse.Namespace) -> None:
         warn_without_effect(options, names, "beside --emit, which runs nothing")
         _emit(model, options)
         return
-    execution = Execution(model, output_path=options.output_path, device=device)
+    execution = Execution(model, output_path=options.output_path or Path(), device=device)
     say: Callable[[str], None] = (lambda text: None) if options.json else print
     say(f"Running on '{device.device_kind}'")
     compiled = {}

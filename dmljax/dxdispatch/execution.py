@@ -14,6 +14,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from dmljax.calls.binding import check_arguments
 from dmljax.descriptors.base import Operator
 from dmljax.descriptors.lowering import lower
 from dmljax.descriptors.validation import validate
@@ -83,8 +84,8 @@ Result = Dispatched | Printed | Written
 class Execution:
     """Runs a model's commands on buffers that persist between commands.
 
-    The constructor refuses a model that writes files if there is no `output_path`, and a model with 64-bit data types
-    unless they are enabled in JAX.
+    A model may write files only below `output_path`, and none without it. The constructor refuses a model that would,
+    and a model with 64-bit data types unless they are enabled in JAX.
 
     >>> from dmljax.dxdispatch import load
     >>> execution = Execution(load("notebooks/models/top1_routing.json"))
@@ -94,6 +95,7 @@ class Execution:
     [4]
     """
 
+    @check_arguments
     def __init__(
         self, model: DispatchModel, *, output_path: str | Path | None = None, device: jax.Device | None = None
     ) -> None:
@@ -222,7 +224,9 @@ class Execution:
 
     def _target(self, command: WriteFile) -> Path:
         if self._output_path is None:
-            raise InvalidDesc(Problem("targetPath", "no output folder", remedy="name it with --output_path"))
+            raise InvalidDesc(
+                Problem("targetPath", "no output folder", remedy='name it: Execution(model, output_path="results")')
+            )
         return target_in(self._output_path, command.target_path)
 
 

@@ -9,8 +9,9 @@ import jax
 import numpy as np
 import pytest
 from helpers import SAMPLED, assert_same_bits, needs_x32, needs_x64
-from models import MODELS, dispatch, hardmax, listed, load_model, run, tensor, write_file, zeros
+from models import MODELS, dispatch, hardmax, listed, load_model, run, tensor, write_file, write_model, zeros
 
+from dmljax.command_line.cli import main
 from dmljax.directml import OPERATORS
 from dmljax.dxdispatch.execution import Dispatched, Execution, Printed, Repetition, Written
 from dmljax.dxdispatch.model import DispatchModel, InvalidModel
@@ -238,13 +239,27 @@ def test_files_are_written_into_the_folder_that_is_named(tmp_path: Path) -> None
     assert np.load(tmp_path / "out" / "none.npy").shape == (0,)
 
 
-def test_no_file_is_written_where_no_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_writes_no_file_where_no_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     model = load_model(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file("x.dat")])
-    message = r"commands\[0\].targetPath: no output folder"
-    with pytest.raises(InvalidModel, match=message):
+    with pytest.raises(InvalidModel, match=r"commands\[0\].targetPath: no output folder \(name it: ") as refused:
         Execution(model)
     assert [path.name for path in tmp_path.iterdir()] == ["model.json"]
+    remedy = str(refused.value.problems[0].remedy).removeprefix("name it: ")
+    assert eval(remedy, {"Execution": Execution, "model": model}).result(0).path == tmp_path / "results" / "x.dat"
+
+
+def test_the_command_writes_below_the_current_folder_as_dxdispatch_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    model = write_model(tmp_path / "models", {"x": zeros("INT8", 4)}, {}, [write_file("new/x.dat")])
+    assert main(["check", str(model)]) == 0
+    assert main(["run", str(model)]) == 0
+    assert capsys.readouterr().out.endswith(f"Resource 'x' written to '{tmp_path / 'here' / 'new' / 'x.dat'}'\n")
+    assert [path.name for path in (tmp_path / "models").iterdir()] == ["model.json"]
 
 
 @pytest.mark.parametrize("target", ["link/x.dat", "file.dat", "loop/x.dat", "taken", "file/x.dat", "pipe"])

@@ -317,7 +317,11 @@ def attempt(folder: Path, data: bytes, rng: random.Random) -> str:
     arguments = [command[0], str(folder / "model.json"), *command[1:], *rng.choice([[], [], ["--json"]])]
     if command[0] == "run":
         arguments += rng.choice([[], ["--fuse"], ["--fuse", "-i", "2"]])
-    with contextlib.redirect_stdout(io.StringIO()) as output, contextlib.redirect_stderr(io.StringIO()) as errors:
+    with (
+        contextlib.chdir(out),  # where models write without --output_path
+        contextlib.redirect_stdout(io.StringIO()) as output,
+        contextlib.redirect_stderr(io.StringIO()) as errors,
+    ):
         status = main(arguments)
     assert status in ((0, 1, 2) if command[0] == "check" else (0, 2))
     assert "--debug" not in errors.getvalue()  # which only unexpected errors suggest
