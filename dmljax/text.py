@@ -5,6 +5,7 @@ import re
 import reprlib
 from collections.abc import Container, Iterable, Mapping
 from difflib import get_close_matches
+from enum import Enum
 from itertools import count, islice
 from typing import Any
 
@@ -18,6 +19,8 @@ def show(value: Any) -> str:
         return f"a traced {str(value.aval).lstrip('~')}"  # without JAX's mark of a weak type
     if isinstance(value, jax.Array | np.ndarray) and value.size > 8:
         return f"an array of {value.dtype} of shape {value.shape}"
+    if isinstance(value, Enum) and (room := getattr(type(value), "room", "")):
+        return f"{room}.{type(value).__name__}.{value.name}"
     if isinstance(value, int) and value.bit_length() > 256:
         return f"an int of {value.bit_length()} bits"
     return _ABRIDGED.repr(value) if isinstance(value, str | list | tuple | dict) else repr(value)
@@ -100,7 +103,10 @@ def hint_by_table(name: str, elsewhere: Mapping[str, str], exported: Iterable[st
 def did_you_mean(name: Any, known: Iterable[str]) -> str:
     """`, did you mean X?` for a known name that starts with `name`, or resembles it in whole or at its end; or ""."""
     # A comparison takes some 20 us, so compare only the first 200 names, and a few endings of each.
-    by_lower = {other.lower(): other for other in islice(known, 200) if len(other) <= 100}
+    by_lower: dict[str, str] = {}
+    for other in islice(known, 200):
+        if len(other) <= 100:
+            by_lower.setdefault(other.lower(), other)
     wanted = str(name)[:100].lower()
     plural = [f"{wanted}s"] if f"{wanted}s" in by_lower else []
     longer = plural or [other for other in by_lower if other.startswith((f"{wanted}_", f"{wanted}."))]

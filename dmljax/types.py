@@ -10,9 +10,37 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmljax.errors import InvalidDesc, Problem
+from dmljax.text import did_you_mean
 
 
-class HeaderEnum(enum.IntEnum):
+class HintingEnumType(enum.EnumType):
+    """The type of enumerations that suggest a member's name where an attribute's is unknown.
+
+    `elsewhere` maps names that are not accepted, but that hints know. `room` is the module as users name it.
+    """
+
+    room: str = ""
+    prefix: str = ""
+    elsewhere: Mapping[str, str] = MappingProxyType({})
+
+    if not TYPE_CHECKING:  # a type checker refuses unknown names by itself
+
+        def __getattr__(cls, name):
+            members = vars(cls).get("_member_map_", {})
+            if name in members:  # Python 3.11 finds members here
+                return members[name]
+            hint = "" if name.startswith("_") else cls.hint(name)
+            raise AttributeError(f"{cls.__name__} has no member {name!r}{hint}", name=name, obj=cls)
+
+    def hint(cls, name: str) -> str:
+        """`, did you mean X?` for the name of a member in other languages and libraries, or a similar name; or ""."""
+        plain = name.upper().removeprefix(cls.prefix)
+        known = cls.elsewhere.get(plain, plain)
+        member = cls.__members__.get(known) or cls._missing_(known)  # type: ignore[attr-defined]
+        return did_you_mean(plain, cls.__members__) if member is None else f", did you mean {member.name}?"
+
+
+class HeaderEnum(enum.IntEnum, metaclass=HintingEnumType):
     """An enumeration of directml.h, whose members are found by value, by name and by the header's full spelling.
 
     The case of names does not matter. `in_jax` maps JAX's names for some members to their names here.
@@ -28,9 +56,16 @@ class HeaderEnum(enum.IntEnum):
 
         def __new__(cls, value: int | str) -> Self: ...
 
-    def __init_subclass__(cls, *, prefix: str, in_jax: Mapping[str, str] = MappingProxyType({}), **kwargs: Any) -> None:
+    def __init_subclass__(
+        cls,
+        *,
+        prefix: str,
+        in_jax: Mapping[str, str] = MappingProxyType({}),
+        elsewhere: Mapping[str, str] = MappingProxyType({}),
+        **kwargs: Any,
+    ) -> None:
         super().__init_subclass__(**kwargs)
-        cls.prefix, cls.in_jax = prefix, in_jax
+        cls.room, cls.prefix, cls.in_jax, cls.elsewhere = "directml", prefix, in_jax, elsewhere
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
@@ -38,6 +73,11 @@ class HeaderEnum(enum.IntEnum):
             return None
         name = value.upper().removeprefix(cls.prefix)
         return cls.__members__.get(cls.in_jax.get(name.lower(), name))
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The names of the members, as one writes them in strings."""
+        return tuple(cls.__members__)
 
     @classmethod
     def of(cls, value: Self | str) -> Self:
@@ -56,7 +96,21 @@ class HeaderEnum(enum.IntEnum):
         return f"{type(self).__name__}.{self.name}"
 
 
-class DataType(HeaderEnum, prefix="DML_TENSOR_DATA_TYPE_"):
+class DataType(
+    HeaderEnum,
+    prefix="DML_TENSOR_DATA_TYPE_",
+    elsewhere={
+        **dict.fromkeys(("FLOAT", "SINGLE", "FP32", "F32"), "FLOAT32"),
+        **dict.fromkeys(("HALF", "FP16", "F16"), "FLOAT16"),
+        **dict.fromkeys(("DOUBLE", "FP64", "F64"), "FLOAT64"),
+        **dict.fromkeys(("BOOL", "BOOLEAN", "BYTE", "UCHAR"), "UINT8"),
+        "INT": "INT32",
+        "UINT": "UINT32",
+        "LONG": "INT64",
+        "SHORT": "INT16",
+        "CHAR": "INT8",
+    },
+):
     """`DML_TENSOR_DATA_TYPE`: the type of a tensor's elements.
 
     >>> DataType("FLOAT16").dtype, DataType["UINT4"].bits
@@ -127,6 +181,10 @@ class FeatureLevel(HeaderEnum, prefix="DML_FEATURE_LEVEL_"):
         name = value.upper().removeprefix(cls.prefix)
         return cls.__members__.get(name) or cls.__members__.get(f"FL_{name}")
 
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        return tuple(name.removeprefix("FL_") for name in cls.__members__)
+
     @property
     def spelling(self) -> str:
         """The name that directml.h gives this level."""
@@ -170,6 +228,13 @@ class ReduceFunction(
     HeaderEnum,
     prefix="DML_REDUCE_FUNCTION_",
     in_jax={"mean": "AVERAGE", "prod": "MULTIPLY", "logsumexp": "LOG_SUM_EXP"},
+    elsewhere={
+        "AVG": "AVERAGE",
+        "MUL": "MULTIPLY",
+        "NORM": "L2",
+        "ADD": "SUM",
+        "SUMSQUARE": "SUM_SQUARE",
+    },
 ):
     """`DML_REDUCE_FUNCTION`: what `reduce` computes from the elements along its axes.
 
@@ -213,7 +278,14 @@ ReduceFunctionLike = (
 )
 
 
-class RoundingMode(HeaderEnum, prefix="DML_ROUNDING_MODE_"):
+class RoundingMode(
+    HeaderEnum,
+    prefix="DML_ROUNDING_MODE_",
+    elsewhere={
+        **dict.fromkeys(("NEAREST", "HALF_EVEN", "HALF_TO_EVEN"), "HALVES_TO_NEAREST_EVEN"),
+        **dict.fromkeys(("TRUNC", "TRUNCATE", "ZERO"), "TOWARD_ZERO"),
+    },
+):
     """`DML_ROUNDING_MODE`: how numbers are rounded to integers.
 
     HALVES_TO_NEAREST_EVEN rounds to the nearest integer, and halves to the even one. TOWARD_ZERO truncates.
@@ -253,7 +325,18 @@ class DepthSpaceOrder(HeaderEnum, prefix="DML_DEPTH_SPACE_ORDER_"):
 DepthSpaceOrderLike = DepthSpaceOrder | Literal["depth_column_row", "column_row_depth"]
 
 
-class PaddingMode(HeaderEnum, prefix="DML_PADDING_MODE_", in_jax={"reflect": "REFLECTION"}):
+class PaddingMode(
+    HeaderEnum,
+    prefix="DML_PADDING_MODE_",
+    in_jax={"reflect": "REFLECTION"},
+    elsewhere={
+        "ZERO": "CONSTANT",
+        "ZEROS": "CONSTANT",
+        "REPLICATE": "EDGE",
+        "MIRROR": "REFLECTION",
+        "CIRCULAR": "WRAP",
+    },
+):
     """`DML_PADDING_MODE`: what padding consists of.
 
     CONSTANT is one value, and EDGE the nearest element. REFLECTION mirrors the elements without those at the edges,
@@ -274,7 +357,9 @@ class PaddingMode(HeaderEnum, prefix="DML_PADDING_MODE_", in_jax={"reflect": "RE
 PaddingModeLike = PaddingMode | Literal["constant", "edge", "reflection", "symmetric", "wrap", "reflect"]
 
 
-class MatrixTransform(HeaderEnum, prefix="DML_MATRIX_TRANSFORM_"):
+class MatrixTransform(
+    HeaderEnum, prefix="DML_MATRIX_TRANSFORM_", elsewhere={"T": "TRANSPOSE", "TRUE": "TRANSPOSE", "FALSE": "NONE"}
+):
     """`DML_MATRIX_TRANSFORM`: whether a matrix is transposed before it is multiplied.
 
     >>> MatrixTransform("DML_MATRIX_TRANSFORM_TRANSPOSE") is MatrixTransform.TRANSPOSE
@@ -337,7 +422,9 @@ class ConvolutionDirection(HeaderEnum, prefix="DML_CONVOLUTION_DIRECTION_"):
 ConvolutionDirectionLike = ConvolutionDirection | Literal["forward", "backward"]
 
 
-class RecurrentNetworkDirection(HeaderEnum, prefix="DML_RECURRENT_NETWORK_DIRECTION_"):
+class RecurrentNetworkDirection(
+    HeaderEnum, prefix="DML_RECURRENT_NETWORK_DIRECTION_", elsewhere={"REVERSE": "BACKWARD", "BOTH": "BIDIRECTIONAL"}
+):
     """`DML_RECURRENT_NETWORK_DIRECTION`: whether a network begins at the first step of a sequence, the last, or both.
 
     >>> one, backward = jnp.ones((1, 1, 1)), RecurrentNetworkDirection.BACKWARD

@@ -367,7 +367,8 @@ class OneOf:
         """A hint for a name that resembles a member's, here or in JAX, or begins with one, as maximum does with max."""
         names = [*self._names, *self.enumeration.in_jax]
         begun = [name for name in names if len(name) > 2 and value.lower().startswith(name)]
-        return f", did you mean {max(begun, key=len)}?" if begun else did_you_mean(value, names)
+        meant = self.enumeration.elsewhere.get(value.upper(), max(begun, key=len, default="")).lower()
+        return f", did you mean {meant}?" if meant else did_you_mean(value, names)
 
     @property
     def _names(self) -> list[str]:

@@ -4,12 +4,13 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar
 
 from dmljax.calls.foreign_arguments import remedy_for, remedy_for_missing
 from dmljax.errors import DmlError, InvalidType, Problem, hide_frames, within
-from dmljax.text import join_words
+from dmljax.text import join_words, show
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -74,6 +75,8 @@ def spell_call(function: str, signature: inspect.Signature) -> str:
     """Returns a call of a function with all of its parameters, without annotations."""
     plain = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
     call = f"{function}{inspect.Signature(plain)}"
+    for enumerator in (p.default for p in plain if isinstance(p.default, Enum)):
+        call = call.replace(repr(enumerator), show(enumerator))
     return re.sub(r"<class '(\w+)'>", r"\1", re.sub(r"<class 'jax\.numpy\.(\w+)'>", r"jnp.\1", call))
 
 

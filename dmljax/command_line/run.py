@@ -33,7 +33,7 @@ SUMMARY = "Runs models, or prints their operators as StableHLO, HLO or jaxprs."
 
 EXAMPLES = """examples:
   dmljax run notebooks/models/top1_routing.json
-  dmljax run model.json --output_path results        # write the model's files below this folder, not the current one
+  dmljax run model.json --output_path results        # the model may write files only below this folder
   dmljax run model.json -i 100 -w 10 -v 1            # time 100 iterations; the first 10 are warm-up
   dmljax run model.json --fuse -v 1                  # compile dispatches together; time each and all of them
   dmljax run model.json --emit stablehlo             # print the StableHLO of each operator; run nothing

@@ -133,18 +133,21 @@ def parse_enum(enumeration: type[HeaderEnum], where: Where, value: Any) -> Any:
 
 def enumerator_problem(enumeration: type[HeaderEnum], where: Where, value: Any) -> Problem:
     """Describes a value that is neither a member of `enumeration` nor its name."""
-    names = enumeration.__members__
-    hint = did_you_mean(value.removeprefix(enumeration.prefix), names) if isinstance(value, str) else ""
-    suggestion = _suggest_enumerator(value)
+    names = enumeration.names()
+    suggestion = _suggest_enumerator(enumeration, value)
     remedy = f"use {suggestion!r}" if suggestion in names else None
+    hint = enumeration.hint(value) if isinstance(value, str) and remedy is None else ""
     return Problem(where, f"must be one of {', '.join(names)}", show(value) + hint, remedy=remedy)
 
 
-def _suggest_enumerator(value: Any) -> str | None:
-    """Returns the name in directml.h of a dtype, or of a feature level with a point."""
+def _suggest_enumerator(enumeration: type[HeaderEnum], value: Any) -> str | None:
+    """Returns the name in directml.h of a dtype, of a feature level with a point, or of true and false."""
+    if isinstance(value, bool):
+        return enumeration.elsewhere.get(str(value).upper())
     if isinstance(value, type | np.dtype):
-        return (value.__name__ if isinstance(value, type) else value.name).upper()
-    return f"FL_{value}".replace(".", "_") if isinstance(value, str | float) else None
+        name = (value.__name__ if isinstance(value, type) else value.name).upper()
+        return enumeration.elsewhere.get(name, name)
+    return str(value).replace(".", "_") if isinstance(value, str | float) else None
 
 
 JAX_ARRAYS: set[type] = (

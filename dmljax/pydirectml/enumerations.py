@@ -3,11 +3,13 @@
 import enum
 from typing import Any
 
+from dmljax import directml
 from dmljax.errors import InvalidType, Problem
 from dmljax.text import show
+from dmljax.types import HintingEnumType
 
 
-class BindingEnum(enum.IntEnum):
+class BindingEnum(enum.IntEnum, metaclass=HintingEnumType):
     """The base of PyDirectML's enumerations: members are ints, but functions do not accept other ints for them."""
 
     __str__ = enum.Enum.__str__
@@ -16,20 +18,32 @@ class BindingEnum(enum.IntEnum):
     def check(cls, name: str, value: Any) -> Any:
         """`value`, if it is a member."""
         if not isinstance(value, cls):
-            raise InvalidType(Problem(name, f"must be a member of {cls.__name__}", show(value)))
+            raise InvalidType(Problem(name, f"must be a member of {cls.__name__}", show(value), remedy=cls._use(value)))
         return value
+
+    @classmethod
+    def _use(cls, value: Any) -> str | None:
+        """Returns what to write for the name or number of a member, or for a member in `dmljax.directml`."""
+        names = [str(getattr(value, "name", value)).upper(), cls.elsewhere.get(str(value).upper())]
+        number = value if type(value) is int else None
+        found = next((member for member in cls if member.name.upper() in names or member.value == number), None)
+        return None if found is None else f"use dml.{cls.__name__}.{found.name}"
 
 
 def _enumeration(name: str, members: dict[str, int] | str) -> Any:
     numbers = members if isinstance(members, dict) else {member: i for i, member in enumerate(members.split())}
-    return BindingEnum(name, numbers, module="dmljax.pydirectml")  # type: ignore[call-arg, arg-type]
+    enumeration = BindingEnum(name, numbers, module="dmljax.pydirectml")  # type: ignore[call-arg, arg-type]
+    enumeration.room = "dml"  # type: ignore[attr-defined]
+    return enumeration
 
 
 TensorDataType = _enumeration(
     "TensorDataType", "UNKNOWN FLOAT32 FLOAT16 UINT32 UINT16 UINT8 INT32 INT16 INT8 FLOAT64 UINT64 INT64"
 )
+TensorDataType.elsewhere = directml.DataType.elsewhere
 TensorFlags = _enumeration("TensorFlags", "NONE OWNED_BY_DML")
 MatrixTransform = _enumeration("MatrixTransform", "NONE TRANSPOSE")
+MatrixTransform.elsewhere = directml.MatrixTransform.elsewhere
 RecurrentNetworkDirection = _enumeration("RecurrentNetworkDirection", "FORWARD BACKWARD BIDIRECTIONAL")
 OutputOptions = _enumeration("OutputOptions", "Both Sequence Single")
 ConvolutionMode = _enumeration("ConvolutionMode", "CONVOLUTION CROSS_CORRELATION")

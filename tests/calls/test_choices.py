@@ -113,7 +113,9 @@ def test_an_invalid_choice_is_refused_with_the_valid_ones(choice: tuple[Any, str
         assert f'"{name}"' in function.__doc__
 
 
-@pytest.mark.parametrize(("name", "hint"), [("maximum", "max"), ("product", "prod"), ("logsum", "log_sum")])
+@pytest.mark.parametrize(
+    ("name", "hint"), [("maximum", "max"), ("product", "prod"), ("avg", "average"), ("logsum", "log_sum")]
+)
 def test_an_invalid_choice_leads_to_the_nearest_here_or_in_jax(name: str, hint: str) -> None:
     with pytest.raises(InvalidDesc, match=rf"got '{name}', did you mean {hint}\?"):
         dmljax.reduce(jnp.ones(2), name)  # type: ignore[arg-type]

@@ -107,7 +107,11 @@ def test_the_size_in_bytes_follows_the_helper_functions_formula(data_type: DataT
         ({"shape": (3,)}, InvalidType, "^TensorDesc: .*did you mean sizes for shape"),
         ({"unknown": 3}, InvalidType, r"^TensorDesc: .* 'unknown'; TensorDesc\(data_type, sizes, strides=None,"),
         ({"data_type": True}, InvalidDesc, "DataType must be one of"),
-        ({"data_type": TensorFlags.OWNED_BY_DML}, InvalidDesc, "DataType must be one of .*; got TensorFlags.OWNED"),
+        (
+            {"data_type": TensorFlags.OWNED_BY_DML},
+            InvalidDesc,
+            "DataType must be one of .*; got directml.TensorFlags.OWNED",
+        ),
         ({"sizes": {2, 3}}, InvalidType, "Sizes must be a sequence of integers; got {2, 3}"),
         ({"sizes": b"12"}, InvalidType, "Sizes must be a sequence of integers; got b'12'"),
         ({"sizes": (10**5000,)}, InvalidDesc, r"Sizes\[0\] must be in .*; got an int of 16610 bits"),

@@ -412,7 +412,7 @@ def test_the_rules_of_the_level_apply(tmp_path: Path) -> None:
     places = [f"dispatchables.max.desc.{name}.DimensionCount" for name in ("InputTensor", "OutputTensor")]
     assert [finding.path for finding in refused.value.findings] == places
     assert refused.value.findings[0].message == "must be 4; got 2 (at DML_FEATURE_LEVEL_1_0)"
-    with pytest.raises(InvalidDesc, match="feature_level must be one of FL_1_0"):
+    with pytest.raises(InvalidDesc, match="feature_level must be one of 1_0"):
         load(path, feature_level="0_1")
 
 

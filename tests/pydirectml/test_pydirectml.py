@@ -75,7 +75,24 @@ def test_other_names_lead_to_the_bindings(name: str, meant: str) -> None:
         (lambda: dml.convolution(None, None, stride=2), "convolution: ... 'stride' (did you mean strides for stride?)"),
         (
             lambda: dml.gemm(None),
-            "gemm: missing b; gemm(a, b, c=None, ...fused_activation=dml.FusedActivation of INVALID)",
+            "gemm: missing b; gemm(a, b, c=None, trans_a=dml.MatrixTransform.NONE, "
+            "...fused_activation=dml.FusedActivation of INVALID)",
+        ),
+        (
+            lambda: dml.GraphBuilder(dml.Device(False)).build(0, []),
+            "flags must be a member of ExecutionFlags; got 0 (use dml.ExecutionFlags.NONE)",
+        ),
+        (
+            lambda: dml.MatrixTransform.check("trans_a", True),
+            "trans_a must be a member of MatrixTransform; got True (use dml.MatrixTransform.TRANSPOSE)",
+        ),
+        (
+            lambda: dml.MatrixTransform.check("trans_a", directml.MatrixTransform.NONE),
+            "...got directml.MatrixTransform.NONE (use dml.MatrixTransform.NONE)",
+        ),
+        (
+            lambda: dml.PaddingMode.check("padding_mode", dml.MatrixTransform.NONE),
+            "padding_mode must be a member of PaddingMode; got dml.MatrixTransform.NONE",
         ),
         (
             lambda: dml.Device(gpu=True),
@@ -760,7 +777,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     ),
     "an activation that is not fused": (
         lambda p, a, m: dml.add(a, a, dml.OperatorType.ACTIVATION_RELU),
-        "fused_activation must be a FusedActivation; got <OperatorType",
+        "fused_activation must be a FusedActivation; got dml.OperatorType.ACTIVATION_RELU",
     ),
     "no activation": (
         lambda p, a, m: dml.add(a, a, None),
