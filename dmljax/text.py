@@ -101,7 +101,13 @@ def hint_by_table(name: str, elsewhere: Mapping[str, str], exported: Iterable[st
 
 
 def did_you_mean(name: Any, known: Iterable[str]) -> str:
-    """`, did you mean X?` for a known name that starts with `name`, or resembles it in whole or at its end; or ""."""
+    """`, did you mean X?` for the nearest known name; or ""."""
+    meant = nearest(name, known)
+    return "" if meant is None else f", did you mean {escape_controls(meant)}?"
+
+
+def nearest(name: Any, known: Iterable[str]) -> str | None:
+    """The known name that starts with `name`, or resembles it in whole or at its end; or None."""
     # A comparison takes some 20 us, so compare only the first 200 names, and a few endings of each.
     by_lower: dict[str, str] = {}
     for other in islice(known, 200):
@@ -113,7 +119,7 @@ def did_you_mean(name: Any, known: Iterable[str]) -> str:
     endings = {ending: x for x in reversed(by_lower) for ending in _endings(x)} | {x: x for x in by_lower}
     cutoff = 0.68 if len(wanted) > 3 else 0.85  # three letters resemble too much
     close = longer or [endings[ending] for ending in get_close_matches(wanted, endings, n=1, cutoff=cutoff)]
-    return f", did you mean {escape_controls(by_lower[close[0]])}?" if close else ""
+    return by_lower[close[0]] if close else None
 
 
 def _endings(name: str) -> list[str]:

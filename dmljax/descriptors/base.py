@@ -5,7 +5,7 @@ import functools
 import inspect
 from abc import ABC, abstractmethod
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice, takewhile
@@ -31,7 +31,7 @@ from dmljax.foundation.checks import set_fields
 from dmljax.foundation.precision import full_precision
 from dmljax.foundation.scalars import Scalar, ScaleBias, Size2D
 from dmljax.foundation.sizes import Sizes, require_sizes, use_member_names, with_leading_ones
-from dmljax.text import did_you_mean, join_words
+from dmljax.text import join_words, nearest
 from dmljax.types import DataType, FeatureLevel, HeaderEnum
 
 OPERATOR_PREFIX = "DML_OPERATOR_"
@@ -214,8 +214,10 @@ class Operator(Lowerable):
             if args:
                 rule = "pass the members by name"
                 raise InvalidType(Problem((), rule, f"{len(args)} by position", remedy=type(self).called()))
-            self._refuse_unknown(values)
-            self._refuse_missing(values)
+            fields = [member.field for member in self._members]
+            meant = {key: self._field_meant(key) for key in values if key not in fields}
+            if problems := (*self._unknown_members(meant), *self._missing_members({*values, *meant.values()})):
+                raise InvalidType(*problems)
             data_type = None
             for member in self._members:
                 value = values.get(member.field, member.default)
@@ -226,27 +228,37 @@ class Operator(Lowerable):
             for problem in self._differing_lengths():
                 raise InvalidDesc(problem)
 
-    def _refuse_unknown(self, values: Mapping[str, Any]) -> None:
-        fields = [member.field for member in self._members]
-        for key in values:
-            if key not in fields:
-                got = f"{key}{self._suggest_field(key)}"
-                raise InvalidType(Problem((), f"the members must be among {', '.join(fields)}", got))
+    def _unknown_members(self, meant: Mapping[str, str | None]) -> Iterator[Problem]:
+        """Yields a problem for keys that are no members, with the fields that they may mean."""
+        counts = {name.lower() for name in self.json_fields()} - {member.name.lower() for member in self._members}
+        lengths = [key for key in meant if key.replace("_", "").lower() in counts]
+        if len(meant) > 1:
+            hints = {key: "leave it out" if key in lengths else field for key, field in meant.items()}
+            got = join_words(f"{key} ({hint})" if hint else key for key, hint in hints.items())
+        elif lengths:
+            got = f"{lengths[0]}, which is the length of an array; leave it out"
+        else:
+            got = "".join(f"{key}, did you mean {field}?" if field else key for key, field in meant.items())
+        if meant:
+            rule = f"the members must be among {', '.join(member.field for member in self._members)}"
+            yield Problem((), rule, got)
 
-    def _suggest_field(self, key: str) -> str:
-        """Returns a hint for a member that is spelled as in the header, counts an array, or has a similar name."""
-        plain = key.replace("_", "").lower()
-        fields = {member.name.lower(): member.field for member in self._members}
-        counts = {name.lower() for name in self.json_fields()} - fields.keys()
-        if plain in counts:
-            return ", which is the length of an array; leave it out"
-        return f", did you mean {fields[plain]}?" if plain in fields else did_you_mean(key, fields.values())
+    @classmethod
+    def _field_meant(cls, key: str) -> str | None:
+        """The field that is spelled as in the header, or has a similar name; or None."""
+        return cls.field_called(key) or nearest(key, [member.field for member in cls._members])
 
-    def _refuse_missing(self, values: Mapping[str, Any]) -> None:
-        required = [member for member in self._members if member.default is dataclasses.MISSING]
-        missing = [(member.field,) for member in required if member.field not in values]
+    @classmethod
+    def field_called(cls, name: str) -> str | None:
+        """The field of a member, by its name in directml.h in any case, with or without underscores; or None."""
+        plain = name.replace("_", "").lower()
+        return next((member.field for member in cls._members if member.name.lower() == plain), None)
+
+    def _missing_members(self, present: Container[str | None]) -> Iterator[Problem]:
+        required = (member.field for member in self._members if member.default is dataclasses.MISSING)
+        missing = [(field,) for field in required if field not in present]
         if missing:
-            raise InvalidType(Problem(missing[0], "must be given", "none", missing[1:]))
+            yield Problem(missing[0], "must be given", "none", missing[1:])
 
     def _differing_lengths(self) -> Iterator[Problem]:
         """Yields a problem for arrays that share a count member but differ in length."""

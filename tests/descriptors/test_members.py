@@ -369,11 +369,23 @@ def test_every_kind_of_member_survives_json() -> None:
         ({"strids": 1}, "the members must be among input, .*; got strids, did you mean strides[?]"),
         ({"CrossChannel": 1}, "the members must be .*; got CrossChannel, did you mean cross_channel[?]"),
         ({"dimension_count": 2}, "the members must be .*; got dimension_count, which is the length of an array; leave"),
+        (
+            {"CrossChannel": 1, "DimensionCount": 2, "strids": 1, "xyzzy": 0},
+            r".*; got CrossChannel \(cross_channel\), DimensionCount \(leave it out\), strids \(strides\) and xyzzy$",
+        ),
     ],
 )
 def test_a_wrong_member_is_refused_by_its_name(changes: dict[str, Any], message: str) -> None:
     with pytest.raises((InvalidDesc, InvalidType), match=f"^DML_OPERATOR_MOCK_WINDOW: {message}"):
         windowing(**changes)
+
+
+def test_a_refusal_names_all_members_that_are_missing_or_unknown() -> None:
+    with pytest.raises(InvalidType) as refused:
+        directml.GemmDesc(ATensor=None, BTensor=None)  # type: ignore[call-arg]
+    unknown, missing = refused.value.problems
+    assert unknown.given == "ATensor (a) and BTensor (b)"
+    assert str(missing) == "output, trans_a, trans_b, alpha and beta must be given; got none"
 
 
 def test_a_refusal_names_all_lengths() -> None:
