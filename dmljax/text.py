@@ -7,6 +7,7 @@ from collections.abc import Container, Iterable, Mapping
 from difflib import get_close_matches
 from enum import Enum
 from itertools import count, islice
+from types import MappingProxyType
 from typing import Any
 
 
@@ -91,6 +92,28 @@ def unused_name(name: str, used: Container[str], spelled: str = "{} ({})") -> st
 def no_attribute(module: str, name: str, hint: str) -> AttributeError:
     """The error for a name that a module does not have, with a hint."""
     return AttributeError(f"module {module!r} has no attribute {name!r}{hint}", name=name)
+
+
+def no_attribute_of(thing: Any, name: str, hint: str) -> AttributeError:
+    """The error for an attribute that an object does not have, with a hint."""
+    return AttributeError(f"{type(thing).__name__!r} has no attribute {name!r}{hint}", name=name, obj=thing)
+
+
+def hint_for_spelling(
+    thing: Any, name: str, elsewhere: Mapping[str, str], members: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """`, did you mean X?` for an attribute in another spelling, `; use X` for one that is something else here; or "".
+
+    `elsewhere` and `members` have plain names: in lower case, without underscores. `members` maps them to attributes.
+    """
+    if name.startswith("_"):  # Python itself looks for such names
+        return ""
+    public = [attribute for attribute in dir(thing) if not attribute.startswith("_")]
+    plain, spellings = name.replace("_", "").lower(), {each.replace("_", "").lower(): each for each in public}
+    if plain in elsewhere:
+        return f"; use {elsewhere[plain]}"
+    meant = (dict(members) | spellings).get(plain)
+    return did_you_mean(name, public) if meant is None else f", did you mean {meant}?"
 
 
 def hint_by_table(name: str, elsewhere: Mapping[str, str], exported: Iterable[str]) -> str:

@@ -9,7 +9,17 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice, takewhile
-from typing import Annotated, Any, ClassVar, Protocol, Self, dataclass_transform, get_args, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Protocol,
+    Self,
+    dataclass_transform,
+    get_args,
+    get_type_hints,
+)
 
 import jax
 from jax.export import register_namedtuple_serialization
@@ -31,7 +41,7 @@ from dmljax.foundation.checks import set_fields
 from dmljax.foundation.precision import full_precision
 from dmljax.foundation.scalars import Scalar, ScaleBias, Size2D
 from dmljax.foundation.sizes import Sizes, require_sizes, use_member_names, with_leading_ones
-from dmljax.text import join_words, nearest
+from dmljax.text import join_words, nearest, no_attribute_of
 from dmljax.types import DataType, FeatureLevel, HeaderEnum
 
 OPERATOR_PREFIX = "DML_OPERATOR_"
@@ -76,6 +86,18 @@ class SizesRule(Rule):
 
 class Lowerable(ABC):
     """A descriptor or a graph: what `validate`, `lower` and `to_json` take."""
+
+    if not TYPE_CHECKING:  # a type checker refuses unknown names by itself
+
+        def __getattr__(self, name):
+            from dmljax.descriptors.spellings import hint_for_attribute
+
+            raise no_attribute_of(self, name, hint_for_attribute(self, name))
+
+        def __call__(self, *args, **kwargs):
+            remedy = "use dmljax.directml.lower(desc)(*arrays)"
+            with within(self.title):
+                raise InvalidType(Problem((), "a descriptor does not compute", remedy=remedy))
 
     @property
     @abstractmethod

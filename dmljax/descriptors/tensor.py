@@ -6,7 +6,7 @@ Only this module computes with strides and bytes, and lowerings/strides.py does 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import jax
 import numpy as np
@@ -16,7 +16,7 @@ from dmljax.calls.binding import check_arguments
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, all_checked
 from dmljax.foundation.checks import UINT64_MAX, UINT_MAX, array, integer_in, parse_enum, set_fields, uints
 from dmljax.lowerings.strides import read_strided, reinterpret
-from dmljax.text import join_sizes
+from dmljax.text import hint_for_spelling, join_sizes, no_attribute_of
 from dmljax.types import INTEGER_4, NEEDS_X64, DataType, TensorFlags, x64_enabled
 
 MAX_DIMENSION_COUNT = 8
@@ -72,6 +72,11 @@ class TensorDesc:
         )
         for problem in self._problems():
             raise InvalidDesc(problem)
+
+    if not TYPE_CHECKING:  # a type checker refuses unknown names by itself
+
+        def __getattr__(self, name):
+            raise no_attribute_of(self, name, hint_for_spelling(self, name, _COMPUTED, _ELSEWHERE))
 
     def _problems(self) -> Iterator[Problem]:
         if self.data_type is DataType.UNKNOWN:
@@ -249,6 +254,17 @@ class TensorDesc:
     def __str__(self) -> str:
         strides = "" if self.strides is None else f" strides {join_sizes(self.strides)}"
         return f"{self.data_type.name} {join_sizes(self.sizes)}{strides}"
+
+
+# Attributes in directml.h, NumPy and PyTorch
+_ELSEWHERE = {
+    **dict.fromkeys(("dimensioncount", "ndim", "dim"), "rank"),
+    **dict.fromkeys(("shape", "dimensions", "dims"), "sizes"),
+    **dict.fromkeys(("size", "numel"), "element_count"),
+    **dict.fromkeys(("nbytes", "dmlcalcbuffertensorsize", "calcbuffertensorsize"), "minimum_size_in_bytes"),
+    "type": "data_type",
+}
+_COMPUTED = dict.fromkeys(("itemsize", "elementsize"), "tensor.data_type.bits // 8")
 
 
 def without_leading_ones(sizes: tuple[int, ...]) -> tuple[int, ...]:

@@ -47,7 +47,7 @@ if not _typing.TYPE_CHECKING:  # a type checker refuses unknown names by itself
     def __getattr__(name):
         from dmljax.text import hint_by_table, no_attribute
 
-        run = "Execution(load(path)), whose result(index) runs a command and values(name) has a resource"
+        run = "Execution(load(path)).run()"
         elsewhere = {"run": run, "execute": run, "Model": "load", "load_model": "load", "read": "load"}
         raise no_attribute("dmljax.dxdispatch", name, hint_by_table(name, elsewhere, __all__))
 

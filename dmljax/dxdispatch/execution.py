@@ -89,8 +89,8 @@ class Execution:
 
     >>> from dmljax.dxdispatch import load
     >>> execution = Execution(load("notebooks/models/top1_routing.json"))
-    >>> [execution.result(index) for index in range(3)][-1].dispatchable
-    'fetch'
+    >>> print(execution.run()[0].dispatchable)
+    route
     >>> execution.values("count").tolist()
     [4]
     """
@@ -130,6 +130,10 @@ class Execution:
                     _call_network(desc, self.device) if is_network else _compile_with_constants(entry, self.device)
                 )
             return self._compiled[key]
+
+    def run(self, repetition: Repetition = Repetition()) -> list[Result]:
+        """Runs all commands of the model in order, and returns their results."""
+        return [self.result(index, repetition) for index in range(len(self.model.commands))]
 
     def result(self, index: int, repetition: Repetition = Repetition()) -> Result:
         """Runs the command at `index` of the model, and returns its result."""

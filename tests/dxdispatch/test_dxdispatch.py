@@ -14,6 +14,7 @@ import pytest
 from helpers import assert_same_bits
 from models import MODELS, dispatch, findings, hardmax, listed, load_model, tensor, write_file, write_model, zeros
 
+import dmljax
 from dmljax.directml import ActivationHardmaxDesc, InvalidDesc
 from dmljax.dxdispatch.model import Binding, InvalidModel, Print, UnreadableModel
 from dmljax.dxdispatch.reading.reader import load
@@ -762,3 +763,26 @@ def test_model_texts_cannot_act_on_a_terminal(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", sorted(MODELS.glob("*.json")), ids=lambda path: path.stem)
 def test_the_models_of_the_repository_are_valid(path: Path) -> None:
     assert not load(path).warnings
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda model: model.dispatchables["rout"], "the model has no dispatchable 'rout', did you mean route?"),
+        (lambda model: model.resources["X"], "the model has no resource 'X'; it has 'scores', 'weights', "),
+        (lambda model: model.run(), "'DispatchModel' has no attribute 'run'; use dmljax.dxdispatch.Execution(model)"),
+        (lambda model: model.Commands, "'DispatchModel' has no attribute 'Commands', did you mean commands?"),
+    ],
+)
+def test_what_a_model_lacks_leads_to_what_it_has(use: Any, message: str) -> None:
+    with pytest.raises((KeyError, AttributeError)) as refused:
+        use(load(MODELS / "top1_routing.json"))
+    assert str(refused.value).startswith(message)
+
+
+def test_a_models_hint_runs_its_commands() -> None:
+    model = load(MODELS / "top1_routing.json")
+    with pytest.raises(AttributeError) as refused:
+        model.run()
+    results = eval(str(refused.value).partition("; use ")[2], {"dmljax": dmljax, "model": model})
+    assert len(results) == len(model.commands)
