@@ -17,12 +17,13 @@ from dmljax.command_line.terminal import MODEL_SUFFIXES
 from dmljax.descriptors.base import OPERATOR_PREFIX, Operator
 from dmljax.descriptors.json_form import to_json
 from dmljax.descriptors.search import call_for, functions_called, functions_for, functions_named, hint, summary_of
+from dmljax.descriptors.spellings import hint_for_interface, names_for
 from dmljax.descriptors.tables import Table
 from dmljax.directml import OPERATORS
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.examples import example_lines, examples_of
 from dmljax.text import escape_controls, show
-from dmljax.types import LATEST, FeatureLevel
+from dmljax.types import LATEST, FeatureLevel, HeaderEnum
 
 
 def find_operator(name: str) -> type[Operator]:
@@ -42,6 +43,8 @@ def find_operator(name: str) -> type[Operator]:
     for functions in (in_call, functions_named(wanted), functions_called(wanted)):
         if len(functions) == 1:
             return OPERATORS[OPERATOR_PREFIX + functions[0].upper()]
+    if replacement := hint_for_interface(name):
+        raise InvalidDesc(Problem((), f"unknown operator {show(name)}", remedy=replacement.removeprefix("; ")))
     meant = hint(wanted)
     remedy = None if meant else "`dmljax ops` lists them"
     if name.lower().endswith(MODEL_SUFFIXES):
@@ -303,6 +306,40 @@ def explanation_text(operator: type[Operator], width: int) -> str:
             *example_lines(example, example.computed()),
         ]
     )
+
+
+# Classes and functions besides the operators
+
+
+def find_definition(name: str) -> str | None:
+    """Finds a class or function of `dmljax.directml` that is no operator's, by its name here or in directml.h."""
+    names = [name] if name in directml.__all__ else names_for(name) if name.upper().startswith("DML") else []
+    found = {spelled.partition(".")[0] for spelled in names} - {kind.__name__ for kind in OPERATORS.values()}
+    return found.pop() if len(found) == 1 and callable(getattr(directml, *found)) else None
+
+
+def definition(name: str) -> dict[str, Any]:
+    """A class or function of `dmljax.directml` as a JSON object."""
+    value = getattr(directml, name)
+    is_enumeration = isinstance(value, type) and issubclass(value, HeaderEnum)
+    spelled = f"dmljax.directml.{name}"
+    return {
+        "name": spelled,
+        "signature": spelled if is_enumeration else spell_call(spelled, inspect.signature(value)),
+        "documentation": inspect.getdoc(value),
+        "members": {member.name: member.spelling for member in value} if is_enumeration else {},
+    }
+
+
+def definition_text(name: str, width: int) -> str:
+    """The text of `dmljax explain` for a class or function."""
+    known = definition(name)
+    lines = [
+        *textwrap.wrap(known["signature"], width, subsequent_indent="    "),
+        *_wrap(known["documentation"], width),
+        *table(known["members"].items(), indent="    "),
+    ]
+    return "\n".join(lines).rstrip()
 
 
 def desc_example(operator: type[Operator]) -> list[str]:

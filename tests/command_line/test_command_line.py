@@ -653,11 +653,34 @@ def test_an_operator_is_found_by_its_name_in_other_libraries(
         ("one_hott", "did you mean one_hot?"),
         ("softmx", "did you mean activation_softmax?"),
         ("xyzzy", "`dmljax ops` lists them"),
+        ("DML_EXECUTION_FLAG_NONE", "leave it out: XLA compiles without flags"),
+        ("IDMLDevice", "use dmljax.directml.lower(desc), a function of arrays on JAX's devices"),
     ],
 )
 def test_an_unknown_operator_gets_suggestions(name: str, tip: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", name]) == 2
     assert capsys.readouterr().err == f"error: unknown operator {name!r}\ntip: {tip}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "signature", "line"),
+    [
+        ("TensorDesc", "TensorDesc(data_type, sizes, strides=None,", "`DML_BUFFER_TENSOR_DESC`: the data type"),
+        ("DML_TENSOR_DATA_TYPE_FLOAT16", "DataType", "FLOAT16  DML_TENSOR_DATA_TYPE_FLOAT16"),
+        ("validate", "validate(desc, feature_level=directml.FeatureLevel.FL_6_4)", "Raises if a device"),
+    ],
+)
+def test_classes_and_functions_are_explained(
+    name: str, signature: str, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", name]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"dmljax.directml.{signature}\n")
+    assert f"\n    {line}" in out
+    assert main(["explain", name, "--json"]) == 0
+    known = json.loads(capsys.readouterr().out)
+    assert known["name"] == f"dmljax.directml.{signature.partition('(')[0]}"
+    assert bool(known["members"]) == (known["name"] == known["signature"])
 
 
 @pytest.mark.parametrize(

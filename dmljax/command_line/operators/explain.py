@@ -14,6 +14,8 @@ EXAMPLES = """examples:
   dmljax explain one_hot
   dmljax explain causal mask                         # what an operator does, or what another library calls it
   dmljax explain DML_OPERATOR_GATHER_ND1 --json
+  dmljax explain TensorDesc                          # a class or function of dmljax.directml
+  dmljax explain CheckFeatureSupport                 # what takes the place of a name in DirectML.h
   dmljax explain network.stablehlo                   # what `dmljax compile` wrote: its platforms and types"""
 
 
@@ -26,10 +28,13 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Explains an operator with its rules and an example, or lists those that match; or describes an artifact."""
+    """Explains an operator with its rules and an example, or lists those that match; or a class, or an artifact."""
     from dmljax.command_line.describe import (
+        definition,
+        definition_text,
         explanation,
         explanation_text,
+        find_definition,
         find_operators,
         function_name,
         operator_list,
@@ -44,6 +49,11 @@ def run(options: argparse.Namespace) -> int:
         from dmljax.command_line.artifacts import artifact_lines, describe_artifact
 
         print(json.dumps(describe_artifact(words), indent=1) if options.json else "\n".join(artifact_lines(words)))
+        return 0
+    name = find_definition(words)
+    if name is not None:
+        width = min(shutil.get_terminal_size().columns, 120)
+        print(json.dumps(definition(name), indent=1) if options.json else definition_text(name, width))
         return 0
     operator, *others = operators = find_operators(words)
     if others:
