@@ -154,8 +154,10 @@ def remedy_for(
         twin_names = (name,) if name in other.parameters else next(_names_here(name, other.parameters), None)
         if twin_names:
             return f"{twin} takes {join_words(twin_names)}"
+    plain = name.replace("_", "").lower()
+    equal = [parameter for parameter in parameters if parameter.replace("_", "").lower() == plain]
     longer = [parameter for parameter in parameters if parameter.startswith(f"{name}_")]
-    near = longer or get_close_matches(name, parameters, n=1)
+    near = equal or longer or get_close_matches(name.lower(), parameters, n=1)
     return f"did you mean {join_words(near)} for {name}?" if near else None
 
 

@@ -12,6 +12,7 @@ from dmljax.descriptors import Operator
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Where, require, within
 from dmljax.graphs.assembly import Assembly, map_tensor, walk_tensors
 from dmljax.pydirectml.enumerations import ExecutionFlags
+from dmljax.pydirectml.names import Hinting
 from dmljax.pydirectml.tensors import TensorData, TensorDesc, storage_array, storage_desc
 from dmljax.text import show
 from dmljax.types import DataType, FeatureLevel
@@ -19,7 +20,7 @@ from dmljax.types import DataType, FeatureLevel
 LEVEL = "5_1"  # the level of DirectML 1.9.1, which the binding uses
 
 
-class Expression:
+class Expression(Hinting):
     """A tensor of a graph under construction: an input, an operator's result, or a reinterpretation of either.
 
     `+ - * / %` and unary `-` add operators to the graph; the other operand may be an expression or a number.
@@ -28,6 +29,12 @@ class Expression:
     _builder: "GraphBuilder | None" = None
     _source = ""
     _view: directml.TensorDesc
+    _elsewhere = {
+        **dict.fromkeys(("shape", "sizes"), "x.get_output_desc().sizes"),
+        **dict.fromkeys(("dtype", "datatype", "type"), "x.get_output_desc().data_type"),
+        "desc": "x.get_output_desc()",
+        "strides": "x.get_output_desc().strides",
+    }
 
     def get_output_desc(self) -> TensorDesc:
         """The tensor's type, sizes and layout."""
@@ -102,6 +109,21 @@ class Expression:
         return add_operator(directml.ElementWiseIdentityDesc, {"input": self}, scale_bias=numbers)["output"]
 
 
+def _refuse(remedy: str) -> Callable[..., Any]:
+    def refuse(self: Expression, *operands: Any) -> Any:
+        raise InvalidType(Problem((), "PyDirectML's expressions have only + - * / %", remedy=f"use {remedy}"))
+
+    return refuse
+
+
+for _name, _remedy in {
+    "__matmul__": "dml.gemm(a, b)",
+    "__pow__": "x * x for a square",
+    "__getitem__": "dml.slice(x, offsets, sizes, strides)",
+}.items():
+    setattr(Expression, _name, _refuse(_remedy))
+
+
 def _binary(operator: type[Operator], a: Any, b: Any) -> Expression:
     return add_operator(operator, {"a": a, "b": b})["output"]
 
@@ -112,8 +134,16 @@ def _number(value: Any) -> float:
     return float(np.float32(value))
 
 
-class GraphBuilder:
+class GraphBuilder(Hinting):
     """A graph under construction: each function of this module adds an operator to its expressions' builder."""
+
+    _elsewhere = {
+        **dict.fromkeys(("compile", "finish", "create"), "builder.build(dml.ExecutionFlags.NONE, [y])"),
+        **dict.fromkeys(
+            ("input", "inputtensor", "addinput"),
+            "dml.input_tensor(builder, 0, dml.TensorDesc(dml.TensorDataType.FLOAT32, sizes))",
+        ),
+    }
 
     def __init__(self, device: "Device") -> None:
         if not isinstance(device, Device):
@@ -188,7 +218,7 @@ def _input_name(index: int) -> str:
     return f"input_{index}"
 
 
-class Model:
+class Model(Hinting):
     """A compiled graph: `function` is a JAX function of its inputs, in the order of their indices.
 
     The function takes arrays of the inputs' sizes, with size 1 where a stride of 0 repeats an element. It works under
@@ -198,6 +228,9 @@ class Model:
 
     graph: directml.Graph
     function: Callable[..., Any]
+    _elsewhere = dict.fromkeys(
+        ("compute", "dispatch", "execute", "run", "predict"), "device.compute(model, [dml.Binding(x, data)], [y])"
+    )
 
     def __init__(self, builder: GraphBuilder, outputs: Sequence[Expression]) -> None:
         with within("build"):
@@ -248,16 +281,17 @@ class Binding:
             self._array = storage_array(expr._view, data)
 
 
-class Device:
+class Device(Hinting):
     """JAX's first device, or the first CPU if `use_gpu` is false."""
+
+    _elsewhere = dict.fromkeys(("dispatch", "execute", "run"), "device.compute(model, [dml.Binding(x, data)], [y])")
 
     def __init__(self, use_gpu: bool = True, use_debug_layer: bool = False) -> None:
         with within("Device"):
-            for name, value in (("use_gpu", use_gpu), ("use_debug_layer", use_debug_layer)):
-                if not hasattr(type(value), "__bool__"):  # as pybind11 decides it
-                    raise InvalidType(Problem(name, "must be True or False", show(value)))
-        self._name = "GPU" if use_gpu else "CPU"
-        self._device = (jax.devices() if use_gpu else jax.devices("cpu"))[0]
+            is_gpu = require_flag("use_gpu", use_gpu)
+            require_flag("use_debug_layer", use_debug_layer)
+        self._name = "GPU" if is_gpu else "CPU"
+        self._device = (jax.devices() if is_gpu else jax.devices("cpu"))[0]
 
     def __repr__(self) -> str:
         return f"dml.Device on {self._name}"
@@ -311,6 +345,13 @@ def require_builder(where: Where, value: Any) -> GraphBuilder:
     if value._builder is None:
         raise InvalidDesc(Problem(where, "must not be empty", "an empty expression"))
     return value._builder
+
+
+def require_flag(where: Where, value: Any) -> bool:
+    """The truth of a flag, which the binding also takes as a number or None; raises for strings and lists."""
+    if not hasattr(type(value), "__bool__") or np.ndim(value):  # as pybind11 decides it
+        raise InvalidType(Problem(where, "must be True or False", show(value)))
+    return bool(value)
 
 
 Operand = Expression | list[Expression] | None  # for a member: a tensor, an array of tensors, or nothing

@@ -18,11 +18,13 @@ class BindingEnum(enum.IntEnum, metaclass=HintingEnumType):
     def check(cls, name: str, value: Any) -> Any:
         """`value`, if it is a member."""
         if not isinstance(value, cls):
-            raise InvalidType(Problem(name, f"must be a member of {cls.__name__}", show(value), remedy=cls._use(value)))
+            raise InvalidType(
+                Problem(name, f"must be a member of {cls.__name__}", show(value), remedy=cls.remedy(value))
+            )
         return value
 
     @classmethod
-    def _use(cls, value: Any) -> str | None:
+    def remedy(cls, value: Any) -> str | None:
         """Returns what to write for the name or number of a member, or for a member in `dmljax.directml`."""
         names = [str(getattr(value, "name", value)).upper(), cls.elsewhere.get(str(value).upper())]
         number = value if type(value) is int else None
@@ -83,6 +85,11 @@ OperatorType = _enumeration(
     " ELEMENT_WISE_ACOSH ELEMENT_WISE_ATANH ELEMENT_WISE_IF ELEMENT_WISE_ADD1 ACTIVATION_SHRINK MAX_POOLING1"
     " MAX_UNPOOLING DIAGONAL_MATRIX SCATTER ONE_HOT RESAMPLE",
 )
+
+
+OperatorType.elsewhere = {
+    name.removeprefix("ACTIVATION_"): name for name in OperatorType.__members__ if name.startswith("ACTIVATION_")
+}
 
 
 def _combine_flags(flags: Any, value: Any) -> Any:

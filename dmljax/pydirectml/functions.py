@@ -11,7 +11,7 @@ from dmljax.descriptors.json_form import Fused
 from dmljax.descriptors.members import Array, Boolean, Enumeration, Member, Struct
 from dmljax.errors import InvalidDesc, InvalidType, Problem, require, within
 from dmljax.pydirectml import enumerations
-from dmljax.pydirectml.builder import Expression, GraphBuilder, add_operator, require_builder
+from dmljax.pydirectml.builder import Expression, GraphBuilder, add_operator, require_builder, require_flag
 from dmljax.pydirectml.enumerations import (
     ConvolutionDirection,
     ConvolutionMode,
@@ -58,13 +58,13 @@ class FusedActivation:
         if self.activation == OperatorType.INVALID:
             return None
         name = self.activation.name.removeprefix("ACTIVATION_")
-        require("fused_activation", name in _NUMBERS, f"must be one of {', '.join(_NUMBERS)}", self.activation.name)
+        require("fused_activation", name in NUMBERS, f"must be one of {', '.join(NUMBERS)}", self.activation.name)
         activation = directml.OPERATORS[f"DML_OPERATOR_{self.activation.name}"]
-        return activation(**dict(zip(_NUMBERS[name], (self.param_1, self.param_2), strict=False)))
+        return activation(**dict(zip(NUMBERS[name], (self.param_1, self.param_2), strict=False)))
 
 
 # The names of each activation's numbers
-_NUMBERS: dict[str, tuple[str, ...]] = {
+NUMBERS: dict[str, tuple[str, ...]] = {
     "ELU": ("alpha",),
     "HARD_SIGMOID": ("alpha", "beta"),
     "IDENTITY": (),
@@ -181,7 +181,7 @@ def _attribute(operator: type[Operator], member: Member, name: str, arguments: M
         case Enumeration():
             return int(getattr(enumerations, member.kind.enumeration.__name__).check(name, value))
         case Boolean():
-            return bool(value)
+            return require_flag(name, value)
         case Fused():
             return _fused_activation(name, value)
         case Array(of=Fused()):
@@ -200,7 +200,9 @@ def _attribute(operator: type[Operator], member: Member, name: str, arguments: M
             return numbers
         case Struct():
             if not isinstance(value, Size2D):
-                raise InvalidType(Problem(name, "must be a Size2D", show(value)))
+                is_pair = isinstance(value, list | tuple) and len(value) == 2
+                remedy = f"use dml.Size2D({value[0]!r}, {value[1]!r})" if is_pair else None
+                raise InvalidType(Problem(name, "must be a Size2D", show(value), remedy=remedy))
             return directml.Size2D(value.width, value.height)
     return value
 
@@ -208,7 +210,8 @@ def _attribute(operator: type[Operator], member: Member, name: str, arguments: M
 def _fused_activation(name: str, activation: Any) -> Operator | None:
     """The descriptor of a fused activation; None for INVALID."""
     if not isinstance(activation, FusedActivation):
-        raise InvalidType(Problem(name, "must be a FusedActivation", show(activation)))
+        remedy = f"use dml.FusedActivation({show(activation)})" if isinstance(activation, OperatorType) else None
+        raise InvalidType(Problem(name, "must be a FusedActivation", show(activation), remedy=remedy))
     return activation.desc()
 
 
@@ -329,7 +332,9 @@ def max_pooling(
     output_indices: bool = False,
 ) -> MaxPoolingOutputs:
     """The largest element of each window and, if requested, its index in the input; ties go to the first."""
-    fields = ("output", "output_indices") if output_indices else ("output",)
+    with within("max_pooling"):
+        has_indices = require_flag("output_indices", output_indices)
+    fields = ("output", "output_indices") if has_indices else ("output",)
     outputs = _add("max_pooling", directml.MaxPooling2Desc, locals(), fields)
     return MaxPoolingOutputs(outputs["output"], outputs.get("output_indices"))
 

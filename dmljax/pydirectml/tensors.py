@@ -11,6 +11,7 @@ from dmljax import directml
 from dmljax.descriptors.tensor import packed_strides
 from dmljax.errors import InvalidDesc, InvalidType, Problem, within
 from dmljax.pydirectml.enumerations import TensorDataType, TensorFlags
+from dmljax.pydirectml.names import Hinting
 from dmljax.text import show
 from dmljax.types import DataType
 
@@ -64,7 +65,7 @@ def _is_integers(value: Any) -> bool:
     return isinstance(value, Sequence | np.ndarray) and all(isinstance(number, int | np.integer) for number in value)
 
 
-class TensorDesc:
+class TensorDesc(Hinting):
     """A tensor's type, sizes and layout in a buffer; strides are in elements, and None for a packed tensor.
 
     There are four forms: `(data_type, sizes, tensor_policy)` and `(data_type, flags, sizes, tensor_policy)`, both with
@@ -75,6 +76,12 @@ class TensorDesc:
     >>> dml.TensorDesc(dml.FLOAT32, [1, 3, 2, 2])
     dml.TensorDesc of type 1 and shape [1,3,2,2] with flags 0
     """
+
+    _elsewhere = {
+        **dict.fromkeys(("shape", "dims"), "desc.sizes"),
+        **dict.fromkeys(("dtype", "type"), "desc.data_type"),
+        **dict.fromkeys(("dimensioncount", "ndim", "rank"), "len(desc.sizes)"),
+    }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         arguments = _bind(args, kwargs)
@@ -142,7 +149,8 @@ def _bind(args: Any, kwargs: Any) -> dict[str, Any]:
             return arguments
     texts = [*map(show, args), *(f"{name}={show(value)}" for name, value in kwargs.items())]
     forms = " or ".join(str(form) for form in _FORMS)
-    raise InvalidType(Problem((), f"TensorDesc takes {forms}", ", ".join(texts) or "nothing"))
+    remedy = TensorDataType.remedy(kwargs.get("data_type", *args[:1]))
+    raise InvalidType(Problem((), f"TensorDesc takes {forms}", ", ".join(texts) or "nothing", remedy=remedy))
 
 
 def storage_desc(desc: directml.TensorDesc) -> directml.TensorDesc:
@@ -181,15 +189,21 @@ def storage_array(desc: directml.TensorDesc, data: Any) -> jax.Array:
     return jax.numpy.array(buffer_desc.read(buffer))
 
 
-class TensorData:
+class TensorData(Hinting):
     """A result of `Device.compute`, which `numpy.array` reads as float32 if elements have 4 bytes.
 
-    To read other 4-byte types, use `numpy.array(data).view(numpy.uint32)`.
+    To read other 4-byte types, use `numpy.array(result).view(numpy.uint32)`.
 
     >>> import dmljax.pydirectml as dml
     >>> np.array(dml.TensorData(np.array([1.0, 2.0], "float32"))).tolist()
     [1.0, 2.0]
     """
+
+    _elsewhere = {
+        **dict.fromkeys(("numpy", "array", "data", "values", "tensor"), "numpy.array(result)"),
+        **dict.fromkeys(("shape", "sizes"), "numpy.array(result).shape"),
+        "tolist": "numpy.array(result).tolist()",
+    }
 
     def __init__(self, array: Any) -> None:
         self._array = array

@@ -1,5 +1,6 @@
 """Microsoft's Python binding: its programs run unchanged, and wrong calls are refused."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -56,9 +57,10 @@ def other_binding() -> Any:
         ("layer_norm", ", did you mean mean_variance_normalization?"),
         ("sub", ", did you mean subtract?"),
         ("upsample", ", did you mean up_sample_2d?"),
-        ("exp", ", did you mean dmljax.element_wise_exp?"),
+        ("exp", "; PyDirectML has no such operator, and dmljax.element_wise_exp takes arrays"),
+        ("averge_pooling", ", did you mean average_pooling?"),
+        ("prelu", "; PyDirectML has no such operator, and dmljax.activation_parameterized_relu takes arrays"),
         ("GraphBuilde", ", did you mean GraphBuilder?"),
-        ("transpose", ""),
         ("xyzzy", ""),
         ("_softmax", ""),
     ],
@@ -70,8 +72,83 @@ def test_other_names_lead_to_the_bindings(name: str, meant: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("elu", "dml.FusedActivation(dml.OperatorType.ACTIVATION_ELU, 1.0)"),
+        ("leaky_relu", "dml.FusedActivation(dml.OperatorType.ACTIVATION_LEAKY_RELU, 0.01)"),
+        ("softsign", "dml.FusedActivation(dml.OperatorType.ACTIVATION_SOFTSIGN)"),
+        ("reduce", "dml.average_pooling("),
+        ("reshape", "dml.reinterpret("),
+        ("transpose", "dml.reinterpret("),
+        ("expand", "dml.reinterpret("),
+        ("negative", "-x"),
+        ("fmod", "x % y"),
+        ("reciprocal", "1 / x"),
+        ("compile", "builder.build("),
+        ("run", "device.compute("),
+        ("placeholder", "dml.input_tensor("),
+    ],
+)
+def test_what_the_binding_lacks_leads_to_what_it_writes(name: str, written: str) -> None:
+    with pytest.raises(AttributeError, match=f"{name}'; use {re.escape(written)}") as refused:
+        getattr(dml, name)
+    assert eval(code_in(str(refused.value)), {"dml": dml, **small_program()}) is not None
+
+
+@pytest.mark.parametrize(
+    ("thing", "name"),
+    [
+        ("x", "shape"),
+        ("x", "dtype"),
+        ("builder", "compile"),
+        ("builder", "input_tensor"),
+        ("model", "run"),
+        ("device", "run"),
+        ("result", "numpy"),
+        ("result", "shape"),
+        ("desc", "shape"),
+        ("desc", "ndim"),
+    ],
+)
+def test_an_attribute_that_an_object_lacks_leads_to_what_to_write(thing: str, name: str) -> None:
+    program = small_program()
+    with pytest.raises(AttributeError, match=rf"has no attribute '{name}'; use ") as refused:
+        getattr(program[thing], name)
+    eval(code_in(str(refused.value)), {"dml": dml, "numpy": np, **program})
+    assert not hasattr(program[thing], "_private")
+
+
+def small_program() -> dict[str, Any]:
+    """The objects of a program by the names that hints give them."""
+    device, data = dml.Device(False), floats(1, 1, 2, 3)
+    builder, desc = dml.GraphBuilder(device), dml.TensorDesc(F32, [1, 1, 2, 3])
+    x = dml.input_tensor(builder, 0, desc)
+    y = x + x
+    model = builder.build(dml.ExecutionFlags.NONE, [y])
+    (result,) = device.compute(model, [dml.Binding(x, data)], [y])
+    sizes, strides = [1, 1, 3, 2], [6, 6, 1, 3]
+    return locals()
+
+
+def code_in(message: str) -> str:
+    """The code that a message says to use, without what it says about it."""
+    return re.sub(r"(, the | for | with |, with ).*$", "", message.partition("; use ")[2])
+
+
+@pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: dml.Device(use_gpu="yes"), "Device: use_gpu must be True or False; got 'yes'"),
+        (lambda: dml.gemm(None, None, trans_A=1), "gemm: ... (did you mean trans_a for trans_A?)"),
+        (lambda: dml.TensorDesc("FLOAT", [1]), "TensorDesc takes ...got 'FLOAT', [1] (use dml.TensorDataType.FLOAT32)"),
+        (
+            lambda: dml.FusedActivation("relu"),
+            "FusedActivation: ...; got 'relu' (use dml.OperatorType.ACTIVATION_RELU)",
+        ),
+        (
+            lambda: dml.Expression() @ dml.Expression(),
+            "PyDirectML's expressions have only + - * / % (use dml.gemm(a, b))",
+        ),
         (lambda: dml.convolution(None, None, stride=2), "convolution: ... 'stride' (did you mean strides for stride?)"),
         (
             lambda: dml.gemm(None),
