@@ -18,9 +18,8 @@ class BindingEnum(enum.IntEnum, metaclass=HintingEnumType):
     def check(cls, name: str, value: Any) -> Any:
         """`value`, if it is a member."""
         if not isinstance(value, cls):
-            raise InvalidType(
-                Problem(name, f"must be a member of {cls.__name__}", show(value), remedy=cls.remedy(value))
-            )
+            rule = f"must be a member of {cls.__name__}"
+            raise InvalidType(Problem(name, rule, show(value), remedy=cls.remedy(value)))
         return value
 
     @classmethod
