@@ -139,6 +139,10 @@ DmlError.__module__ = "dmljax"
 InvalidDesc.__module__ = InvalidType.__module__ = Unsupported.__module__ = "dmljax.directml"
 
 
+class UnknownName(InvalidDesc, KeyError):
+    """A mapping has nothing of that name; also a KeyError."""
+
+
 class UnusableFile(InvalidDesc, OSError):
     """A file cannot be opened; also an OSError, with the system's `errno` and `filename`."""
 

@@ -19,12 +19,13 @@ from models import MODELS
 import dmljax
 from dmljax import DmlError, directml, pydirectml
 from dmljax.directml import ActivationHardmaxDesc, DataType, InvalidDesc, InvalidType, TensorDesc, Unsupported, validate
-from dmljax.dxdispatch.model import Finding, InvalidModel, MissingModel, UnknownPart, UnopenedModel, UnreadableModel
+from dmljax.dxdispatch.model import Finding, InvalidModel, MissingModel, UnopenedModel, UnreadableModel
 from dmljax.dxdispatch.text import InvalidJson
 from dmljax.errors import (
     MAX_PROBLEMS,
     MissingFile,
     Problem,
+    UnknownName,
     UnusableFile,
     all_checked,
     inside,
@@ -45,7 +46,7 @@ STATUSES = [kind for name, kind in vars(errors).items() if isinstance(kind, type
 ERRORS: list[DmlError] = [
     *(
         kind(SIZES, FORGING)
-        for kind in (DmlError, InvalidDesc, InvalidType, InvalidModelFile, UnknownPart, UnusableFile, MissingFile)
+        for kind in (DmlError, InvalidDesc, InvalidType, InvalidModelFile, UnknownName, UnusableFile, MissingFile)
     ),
     unusable_file(SIZES, FileNotFoundError(2, "No such file or directory"), "none.bin"),
     Unsupported(Problem("Type", "must be known", "'x'")),

@@ -12,6 +12,7 @@ _PADDINGS = ("start_padding", "end_padding")
 # From the name of an argument in other libraries to what dmljax may call it; names in a tuple are used together.
 _CALLED_HERE: dict[str, tuple[tuple[str, ...], ...]] = {
     **dict.fromkeys(("axis", "axes", "dim", "dims", "dimension"), (("axis",), ("axes",))),
+    **dict.fromkeys(("level", "dml_feature_level", "minimum_feature_level"), (("feature_level",),)),
     **dict.fromkeys(("output_folder", "output_dir", "folder"), (("output_path",),)),
     **dict.fromkeys(("shape", "new_shape", "out_shape", "output_shape", "size"), (("output_sizes",), ("sizes",))),
     **dict.fromkeys(("begin", "start", "start_indices", "offset", "offsets"), (("starts",), ("value_start",))),

@@ -37,7 +37,7 @@ from dmljax.descriptors.members import SCALAR_TYPE, Array, Enumeration, Leaf, Me
 from dmljax.descriptors.tables import Table, fill_tables
 from dmljax.descriptors.tensor import TensorDesc
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, all_checked, within
-from dmljax.foundation.checks import set_fields
+from dmljax.foundation.checks import NamedThings, set_fields
 from dmljax.foundation.precision import full_precision
 from dmljax.foundation.scalars import Scalar, ScaleBias, Size2D
 from dmljax.foundation.sizes import Sizes, require_sizes, use_member_names, with_leading_ones
@@ -45,7 +45,7 @@ from dmljax.text import join_words, nearest, no_attribute_of
 from dmljax.types import DataType, FeatureLevel, HeaderEnum
 
 OPERATOR_PREFIX = "DML_OPERATOR_"
-OPERATORS: "dict[str, type[Operator]]" = {}
+OPERATORS: "dict[str, type[Operator]]" = NamedThings("operator", {})
 ALIASES: "dict[str, type[Operator]]" = {}  # by other names that directml.h has for types
 
 

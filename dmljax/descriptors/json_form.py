@@ -1,7 +1,7 @@
 """Descriptors as JSON objects in the spelling of directml.h, including fused activations."""
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Annotated, Any
 
 from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Operator, operator_called
@@ -15,7 +15,7 @@ from dmljax.descriptors.members import (
     require_json_value,
 )
 from dmljax.descriptors.validation import require_lowerable
-from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside, within
+from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported, Where, inside, within
 from dmljax.text import did_you_mean, show
 from dmljax.types import DataType
 
@@ -44,7 +44,18 @@ def operator_from_json(json: Any) -> Operator:
         for key in rest if desc is not None else ():
             raise InvalidDesc(Problem((), f"unknown field {show(key)} beside Desc"))
         fields = json_object("Desc", rest if desc is None else desc, operator.json_fields())
-        members = members_from_json(operator, fields)
+        refusals: list[DmlError] = []
+
+        @contextmanager
+        def record() -> Iterator[None]:
+            try:
+                yield
+            except DmlError as refusal:
+                refusals.append(refusal)
+
+        members = members_from_json(operator, fields, record)
+        if refusals:
+            raise type(refusals[0])(*(problem for refusal in refusals for problem in refusal.problems))
     return operator(**members)
 
 

@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
+from dmljax.calls.binding import check_arguments
 from dmljax.descriptors.validation import validate
 from dmljax.errors import DmlError, hide_frames
 from dmljax.foundation.checks import JAX_ARRAYS
 from dmljax.types import LATEST, FeatureLevel, Results
 
 
+@check_arguments
 def lower(desc: Any, feature_level: FeatureLevel | str = LATEST) -> Callable[..., Results]:
     """Lowers a descriptor or graph to a function that takes its inputs, by position or name, and returns its outputs.
 

@@ -73,10 +73,11 @@ def hint(name: str, exported: Iterable[str]) -> str:
     """
     if name.startswith("_"):  # Python itself looks for such names
         return ""
-    names = names_for(name)
-    if not names and (replacement := hint_for_interface(name)):
+    of_header = names_for(name)
+    of_operators = [] if name.isupper() and of_header else _descs_called(name)
+    if not of_header and not of_operators and (replacement := hint_for_interface(name)):
         return replacement
-    names = names or _descs_called(name)
+    names = of_operators or of_header  # `Convolution` is an operator rather than a mode
     if names:
         return f", did you mean {join_words(names, 'or')}?"
     return did_you_mean(name, sorted(exported, key=lambda other: other.endswith("Desc")))

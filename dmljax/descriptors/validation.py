@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dmljax.calls.binding import check_arguments
 from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Lowerable, Operator
 from dmljax.errors import InvalidDesc, InvalidType, Problem, within
 from dmljax.foundation.checks import parse_enum
@@ -10,6 +11,7 @@ from dmljax.text import show
 from dmljax.types import LATEST, FeatureLevel
 
 
+@check_arguments
 def find_broken_rules(desc: Any, feature_level: FeatureLevel | str = LATEST) -> tuple[str, ...]:
     """Lists why a device of `feature_level` would refuse a descriptor or a graph, a sentence for each broken rule.
 
@@ -23,6 +25,7 @@ def find_broken_rules(desc: Any, feature_level: FeatureLevel | str = LATEST) -> 
     return tuple(map(str, desc.problems(level)))
 
 
+@check_arguments
 def validate(desc: Any, feature_level: FeatureLevel | str = LATEST) -> None:
     """Raises if a device of `feature_level` would refuse a descriptor or a graph, with every rule that it breaks.
 
@@ -37,6 +40,7 @@ def validate(desc: Any, feature_level: FeatureLevel | str = LATEST) -> None:
         raise _refusal(desc, level, broken)
 
 
+@check_arguments
 def find_minimum_feature_level(desc: Any) -> FeatureLevel:
     """Finds the lowest level whose devices accept a descriptor or a graph; raises an error if none does.
 

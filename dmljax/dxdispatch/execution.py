@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -31,11 +31,12 @@ from dmljax.dxdispatch.model import (
 )
 from dmljax.dxdispatch.networks import SizedNetwork
 from dmljax.dxdispatch.reading.bindings import require_room
-from dmljax.errors import InvalidDesc, Problem, inside, require
+from dmljax.errors import InvalidDesc, InvalidType, Problem, inside, require
 from dmljax.foundation import checks
 from dmljax.foundation.platforms import traced_for
 from dmljax.foundation.programs.compiling import compile_once
 from dmljax.graphs.graph import Graph
+from dmljax.text import hint_for_spelling, no_attribute_of, show
 from dmljax.types import INTEGERS_4, DataType, x64_enabled
 
 
@@ -101,6 +102,9 @@ class Execution:
     ) -> None:
         require_model(model)
         self.model = model
+        if not isinstance(device, jax.Device | None):
+            remedy = f"use jax.devices({device!r})[0]" if isinstance(device, str) else None
+            raise InvalidType(Problem("device", "must be a device of JAX", show(device), remedy=remedy))
         self.device = jax.local_devices()[0] if device is None else device
         self._output_path = None if output_path is None else checks.path("output_path", output_path)
         for index, command in enumerate(model.commands):
@@ -115,6 +119,11 @@ class Execution:
         resources = {binding.resource for part in model.dispatchables.values() for binding in part.bindings.values()}
         self._owned = {name: self.buffers[name].copy() for name in resources}
         self._compiled: dict[tuple[str, bool], Any] = {}  # a global cache would keep constants in memory
+
+    if not TYPE_CHECKING:  # a type checker refuses unknown names by itself
+
+        def __getattr__(self, name):
+            raise no_attribute_of(self, name, hint_for_spelling(self, name, _ELSEWHERE))
 
     def compile(self, dispatchable: str) -> Any:
         """Compiles a dispatchable or takes it from the cache, so that the times of dispatches exclude compilation."""
@@ -137,6 +146,8 @@ class Execution:
 
     def result(self, index: int, repetition: Repetition = Repetition()) -> Result:
         """Runs the command at `index` of the model, and returns its result."""
+        if not isinstance(repetition, Repetition):
+            raise InvalidType(Problem("repetition", "must be a Repetition", show(repetition)))
         index = checks.integer_in("index", index, -len(self.model.commands), len(self.model.commands) - 1)
         command = self.model.commands[index]
         with self.model.part(*self.model.command_place(index)):
@@ -232,6 +243,13 @@ class Execution:
                 Problem("targetPath", "no output folder", remedy='name it: Execution(model, output_path="results")')
             )
         return target_in(self._output_path, command.target_path)
+
+
+_ELSEWHERE = {
+    **dict.fromkeys(("dispatch", "execute", "compute"), "execution.run()"),
+    **{each: f"execution.model.{each}" for each in ("resources", "dispatchables", "commands")},
+    "print": "execution.values(name)",
+}
 
 
 def _read(point: BindPoint, buffers: Mapping[str, NDArray[np.uint8]], binding: Binding) -> NDArray[Any]:

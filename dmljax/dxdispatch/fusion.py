@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from dmljax.calls.binding import check_arguments
 from dmljax.descriptors import Operator
 from dmljax.descriptors.tensor import TensorDesc
 from dmljax.dxdispatch.model import Binding, Command, Dispatch, Dispatchable, DispatchModel, require_model
@@ -20,6 +21,7 @@ from dmljax.text import unused_name
 MAX_DISPATCHES = 500  # in a graph: XLA compiles 500 additions in 1.3 s, and 1000 in 3.9 s
 
 
+@check_arguments
 def fuse(model: DispatchModel, *, is_repeated: bool = False) -> DispatchModel:
     """Joins consecutive dispatches of a model where this does not change what it prints and writes.
 

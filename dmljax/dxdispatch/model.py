@@ -14,10 +14,10 @@ from dmljax.descriptors import Operator, lower
 from dmljax.descriptors.tensor import TensorDesc
 from dmljax.dxdispatch.networks import SizedNetwork
 from dmljax.dxdispatch.text import Document, Place
-from dmljax.errors import DmlError, InvalidDesc, InvalidType, MissingFile, Problem, UnusableFile, spell_path
-from dmljax.foundation.checks import set_fields
+from dmljax.errors import DmlError, InvalidType, MissingFile, Problem, UnusableFile, spell_path
+from dmljax.foundation.checks import NamedThings, set_fields
 from dmljax.graphs.graph import Graph
-from dmljax.text import did_you_mean, escape_controls, hint_for_spelling, join_words, no_attribute_of, show
+from dmljax.text import escape_controls, hint_for_spelling, no_attribute_of, show
 from dmljax.types import DataType, Results, TensorFlags
 
 
@@ -231,25 +231,6 @@ class MissingModel(UnopenedModel, MissingFile):
     """There is no file of that name; also a FileNotFoundError."""
 
 
-class UnknownPart(InvalidDesc, KeyError):
-    """A model has no resource or dispatchable of that name; also a KeyError."""
-
-
-class Parts(dict[str, Any]):
-    """The resources or dispatchables of a model by name; an unknown name is refused with the nearest."""
-
-    def __init__(self, kind: str, parts: Mapping[str, Any]) -> None:
-        super().__init__(parts)
-        self._kind = kind
-
-    def __missing__(self, name: Any) -> Any:
-        hint = did_you_mean(name, self) or f"; it has {join_words(map(repr, self)) if self else 'none'}"
-        raise UnknownPart(Problem((), f"the model has no {self._kind} {show(name)}{hint}"))
-
-    def __reduce__(self) -> Any:
-        return type(self), (self._kind, dict(self))
-
-
 @dataclass(frozen=True, eq=False)
 class DispatchModel:
     """A valid model.
@@ -266,8 +247,8 @@ class DispatchModel:
     numbers: Sequence[tuple[int, ...]] | None = None  # see `numbers_of`; None if no commands were joined
 
     def __post_init__(self) -> None:
-        set_fields(self, resources=Parts("resource", self.resources))
-        set_fields(self, dispatchables=Parts("dispatchable", self.dispatchables))
+        set_fields(self, resources=NamedThings("resource of the model", self.resources))
+        set_fields(self, dispatchables=NamedThings("dispatchable of the model", self.dispatchables))
 
     if not TYPE_CHECKING:  # a type checker refuses unknown names by itself
 

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.export import is_symbolic_dim
 
-from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, Where, path_of
-from dmljax.text import did_you_mean, show
+from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, UnknownName, Where, path_of
+from dmljax.text import did_you_mean, join_words, show
 from dmljax.types import HeaderEnum
 
 UINT_MAX = 2**32 - 1
@@ -111,6 +111,22 @@ def known_name(where: Where, value: Any, known: Collection[str], rule: str) -> s
         return value
     hint = did_you_mean(value, known) if isinstance(value, str) else ""
     raise InvalidDesc(Problem(where, rule, show(value) + hint))
+
+
+class NamedThings(dict[str, Any]):
+    """Things by name; an unknown name is refused with the nearest."""
+
+    def __init__(self, kind: str, things: Mapping[str, Any]) -> None:
+        super().__init__(things)
+        self._kind = kind
+
+    def __missing__(self, name: Any) -> Any:
+        names = f"; the names are {join_words(map(repr, self))}" if 0 < len(self) <= 8 else ""
+        hint = did_you_mean(name, self) or names
+        raise UnknownName(Problem((), f"no {self._kind} has the name {show(name)}{hint}"))
+
+    def __reduce__(self) -> Any:
+        return type(self), (self._kind, dict(self))
 
 
 def boolean(where: Where, value: Any) -> bool:

@@ -1,7 +1,7 @@
 """PyDirectML for JAX: the classes, functions and enumerations of Microsoft's Python binding of DirectML.
 
-`import dmljax.pydirectml as dml` is the only line of a program that changes, and `python -m dmljax.run program.py` runs a
-program that says `import pydirectml`. A model's `function` is a JAX function of its inputs.
+`import dmljax.pydirectml as dml` is the only line of a program that changes, and `python -m dmljax.run program.py` runs
+a program that says `import pydirectml`. A model's `function` is a JAX function of its inputs.
 """
 
 import inspect as _inspect

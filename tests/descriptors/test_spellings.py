@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import refuses
 
 import dmljax
 from dmljax import DmlError, directml, pydirectml
@@ -177,3 +178,21 @@ def test_a_descriptor_that_is_called_leads_to_lower() -> None:
     remedy = str(refused.value.problems[0].remedy)  # type: ignore[attr-defined]
     arrays = [np.ones((2, 3), np.float32)]
     assert eval(remedy.removeprefix("use "), {"dmljax": dmljax, "desc": RELU, "arrays": arrays}).shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: directml.OPERATORS["GEMM"], "no operator has the name 'GEMM', did you mean DML_OPERATOR_GEMM?"),
+        (lambda: directml.lower(RELU, level="4_1"), "lower: got ... (did you mean feature_level for level?)"),  # type: ignore[call-arg]
+        (
+            lambda: directml.from_json({"Type": "ELEMENT_WISE_ABS"}),
+            "... must be given; ...\n  OutputTensor must be given",
+        ),
+        (lambda: directml.Convolution, "... has no attribute 'Convolution', did you mean ConvolutionDesc?"),  # type: ignore[attr-defined]
+        (lambda: directml.float32, "... has no attribute 'float32', did you mean DataType.FLOAT32?"),  # type: ignore[attr-defined]
+    ],
+)
+def test_other_mistakes_lead_to_what_is_meant(call: Any, message: str) -> None:
+    with refuses(message, Exception):
+        call()

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from dmljax.calls.binding import check_arguments
 from dmljax.dxdispatch.model import DispatchModel, Finding, InvalidModel, MissingModel, UnopenedModel, UnreadableModel
 from dmljax.dxdispatch.networks import Network, Overrides
 from dmljax.dxdispatch.reading.commands import check_targets, read_command
@@ -39,6 +40,7 @@ MAX_TEXT_BYTES = 2**26  # size limit of the JSON file; larger data belongs in se
 _FORMATS = "models are .json, .onnx, .bin or artifacts of dmljax compile; `python -m dmljax.run` runs programs"
 
 
+@check_arguments
 def load(
     path: str | Path | BinaryIO,
     *,
