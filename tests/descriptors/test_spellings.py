@@ -22,7 +22,7 @@ from dmljax.directml import DataType, FeatureLevel, MatrixTransform, TensorDesc
         (DataType, "DML_TENSOR_DATA_TYPE_FLOAT16", "FLOAT16"),
         (FeatureLevel, "DML_FEATURE_LEVEL_6_2", "FL_6_2"),
         (directml.ReduceFunction, "SUMM", "SUM"),
-        (pydirectml.TensorDataType, "HALF", "FLOAT16"),  # type: ignore[attr-defined]
+        (pydirectml.TensorDataType, "HALF", "FLOAT16"),
     ],
 )
 def test_a_wrong_member_leads_to_a_right_one(enumeration: Any, name: str, meant: str) -> None:
@@ -60,14 +60,15 @@ def test_an_enumerator_is_shown_as_one_writes_it() -> None:
             a=TensorDesc("INT8", (1,)),
             b=TensorDesc("INT8", (1,)),
             output=TensorDesc("INT8", (1,)),
-            trans_a=True,  # type: ignore[arg-type]
-            trans_b=False,  # type: ignore[arg-type]
+            trans_a=True,
+            trans_b=False,
             alpha=1,
             beta=0,
         )
 
 
-RELU = directml.ActivationReluDesc(input=TensorDesc("FLOAT32", (2, 3)), output=TensorDesc("FLOAT32", (2, 3)))
+INPUT = TensorDesc("FLOAT32", (2, 3))
+RELU = directml.ActivationReluDesc(input=INPUT, output=INPUT)
 INTERFACE = """
 DMLCreateDevice IDMLDevice IDMLDevice1 CreateOperator CompileOperator IDMLCompiledOperator IDMLDispatchable: lower(desc)
 CompileGraph compile: lower(desc)
@@ -135,7 +136,7 @@ GEMM = directml.GemmDesc(
     beta=0,
 )
 GRAPH = directml.Graph(
-    nodes={"relu": RELU}, edges={"relu.input": "x"}, inputs={"x": RELU.input}, outputs={"y": "relu.output"}
+    nodes={"relu": RELU}, edges={"relu.input": "x"}, inputs={"x": INPUT}, outputs={"y": "relu.output"}
 )
 
 

@@ -778,12 +778,12 @@ def test_the_models_of_the_repository_are_valid(path: Path) -> None:
             lambda model: Execution(model, device="cpu"),
             "device must be a device of JAX; got 'cpu' (use jax.devices('cpu')",
         ),
-        (lambda model: Execution(model).run("route"), "repetition must be a Repetition; got 'route'"),
+        (lambda model: Execution(model).run("route"), "repetition must be a Repetition; got 'route'"),  # type: ignore[arg-type]
         (
-            lambda model: Execution(model).commands,
+            lambda model: Execution(model).commands,  # type: ignore[attr-defined]
             "'Execution' has no attribute 'commands'; use execution.model.commands",
         ),
-        (lambda model: load("x.json", level="3_0"), "load: got ... 'level' (did you mean feature_level for level?)"),
+        (lambda model: load("x.json", level="3_0"), "load: got ... 'level' (did you mean feature_level for level?)"),  # type: ignore[call-arg]
         (lambda model: model.run(), "'DispatchModel' has no attribute 'run'; use dmljax.dxdispatch.Execution(model)"),
         (lambda model: model.Commands, "'DispatchModel' has no attribute 'Commands', did you mean commands?"),
     ],
@@ -797,6 +797,6 @@ def test_what_a_model_lacks_leads_to_what_it_has(use: Any, message: str) -> None
 def test_a_models_hint_runs_its_commands() -> None:
     model = load(MODELS / "top1_routing.json")
     with pytest.raises(AttributeError) as refused:
-        model.run()
+        model.run()  # type: ignore[attr-defined]
     results = eval(str(refused.value).partition("; use ")[2], {"dmljax": dmljax, "model": model})
     assert len(results) == len(model.commands)
