@@ -317,7 +317,12 @@ REFUSED_CALLS: list[RefusedCall] = [
     ("gemm", {"c": np.ones((3, 1, 2), np.float32)}, InvalidDesc, "to (2, 2), that of the product; got (3, 1, 2)"),
     ("gemm", {"c": np.ones(3, np.float32)}, InvalidDesc, "c must have a shape that broadcasts to ...; got (3,)"),
     ("gemm", {"alpha": np.ones(2, np.float32)}, InvalidDesc, "alpha must be a scalar; got shape (2,)"),
-    ("gemm", {"transpose_a": TRANSPOSE}, InvalidType, "transpose_a must be true or false; got directml.MatrixTransform."),
+    (
+        "gemm",
+        {"transpose_a": TRANSPOSE},
+        InvalidType,
+        "transpose_a must be true or false; got directml.MatrixTransform.",
+    ),
     ("gemm", {"precision": 2}, InvalidType, "precision must be 'default', ...; got 2"),
     ("gemm", {"precision": "exact"}, InvalidType, "jax.lax.Precision or a jax.lax.DotAlgorithmPreset; got 'exact'"),
     (
