@@ -42,7 +42,11 @@ from dmljax.run.onnxruntime import errors
 SIZES = Problem(("InputTensor", "Sizes", 1), "must be at least 1", 0)
 FORGING = Problem(("resources", "x\ny", "sourcePath"), "must be\nan object", "a\nb")
 FINDINGS = (Finding("m.json", 3, FORGING), Finding("m.json", 0, Problem((), "is no JSON"), 7))
-STATUSES = [kind for name, kind in vars(errors).items() if isinstance(kind, type) and name[0] != "_"]
+STATUSES: list[Any] = [
+    kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, DmlError) and name[0] != "_"
+]
 ERRORS: list[DmlError] = [
     *(
         kind(SIZES, FORGING)
