@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from dmljax.calls.binding import check_arguments
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside, require, within
 from dmljax.foundation import checks
 from dmljax.foundation.extras import command_for
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+@check_arguments
 def show(
     arrays: Any,
     results: Any = None,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import dmljax.directml  # noqa: F401  # which knows every operator that a file may name
+from dmljax.calls.binding import check_arguments
 from dmljax.descriptors.base import Operator
 from dmljax.descriptors.bases import Activation
 from dmljax.descriptors.json_form import Fused, operator_of_type
@@ -45,6 +46,7 @@ _DTYPES = {UINTS: "uint32", INTS: "int32", FLOATS: "float32"}
 MAX_BYTES = 2**32  # of a graph and its constants; the same limit as for a DxDispatch model
 
 
+@check_arguments
 def load(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Graph:
     """Loads a graph from a file, and its constants from the files beside it.
 
@@ -78,6 +80,7 @@ def file_of_constant(path: Path, name: str) -> Path:
     return path.with_name(f"{name}.bin")
 
 
+@check_arguments
 def parse(data: bytes, read_constant: Callable[[str], bytes]) -> Graph:
     """Parses the bytes of a graph file; `read_constant` returns the bytes of a constant stored in another file."""
     with within("serialized graph"):
@@ -271,6 +274,7 @@ def _activation(value: TableReader) -> Operator:
 # Writing
 
 
+@check_arguments
 def save(graph: Graph, path: str | Path) -> None:
     """Writes a graph and its constants to one file, which `load` reads back.
 
@@ -291,6 +295,7 @@ def save(graph: Graph, path: str | Path) -> None:
         file.write(data)
 
 
+@check_arguments
 def serialize(graph: Graph) -> bytes:
     """The bytes that `save` writes."""
     validate(graph)

@@ -20,9 +20,9 @@ FLOORS = {
         ["errors"],
         ["types"],
         ["foundation"],
-        ["pictures"],
         ["lowerings"],
         ["calls"],
+        ["pictures"],
         ["descriptors"],
         ["ops"],
         ["graphs", "directml"],  # directml has Graph; what records graphs of JAX programs names descriptors

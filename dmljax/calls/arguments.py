@@ -325,13 +325,17 @@ def _dtype(where: Where, value: Any, kind: ArrayKind = ARRAY) -> np.dtype[Any]:
             raise TypeError
         dtype: np.dtype[Any] = jnp.dtype(value)
     except (TypeError, ValueError):
-        raise InvalidType(Problem(where, "must be a dtype", show(value), remedy=_lower_case(value))) from None
+        remedy = _lower_case(value) or (_INTEGER_NAMES if str(value).startswith(("int", "uint")) else None)
+        raise InvalidType(Problem(where, "must be a dtype", show(value), remedy=remedy)) from None
     _require_type(where, dtype, kind)
     if value is int or value is float:  # Python's own types mean JAX's defaults
         return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
     if dtype.itemsize > 4 and not x64_enabled():
         raise Unsupported(Problem(where, NEEDS_X64, dtype))
     return dtype
+
+
+_INTEGER_NAMES = "integers are int4, int8, int16, int32 and int64, and with a u those without a sign"
 
 
 def _lower_case(value: Any) -> str | None:

@@ -35,17 +35,18 @@ def bind_arguments(
         by_name = [p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY]
         if len(args) > len(parameters) - len(by_name):
             left = [key for key in by_name if key not in kwargs]
+            left = [key for key in left if parameters[key].default is inspect.Parameter.empty] or left
             instead = f"give {join_words(left)} by name" if left else call
             raise InvalidType(Problem((), "too many positional arguments", remedy=instead)) from None
         problems = [
             Problem((), f"got an unexpected keyword argument {name!r}{'' if remedy else f'; {call}'}", remedy=remedy)
             for name in kwargs
             if name not in parameters
-            for remedy in [remedy_for(name, signature, twins, kwargs)]
+            for remedy in [remedy_for(name, function, signature, twins, kwargs)]
         ]
         missing = missing_arguments(signature, args, kwargs)
         if not problems and missing:
-            remedy = remedy_for_missing(missing)
+            remedy = remedy_for_missing(missing, function, signature)
             problems = [Problem((), f"missing {', '.join(missing)}; {call}", remedy=remedy)]
         raise InvalidType(*(problems or [Problem((), str(error))])) from None
 
@@ -63,7 +64,7 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
         except TypeError:
             parameters = [*inspect.signature(function).parameters.values()]
             start = 1 if parameters[:1] and parameters[0].name == "self" else 0
-            name = type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__
+            name = type(args[0]).__name__ if function.__name__ == "__init__" else function.__qualname__
             with within(name):
                 bind_arguments(name, inspect.Signature(parameters[start:]), args[start:], kwargs)
             raise
@@ -84,5 +85,5 @@ def missing_arguments(signature: inspect.Signature, args: Sequence[Any], kwargs:
     """Returns the arguments without a default that a call does not give."""
     parameters = signature.parameters.values()
     by_position = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD][: len(args)]
-    required = (p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL)
+    required = (p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
     return [name for name in required if name not in kwargs and name not in by_position]

@@ -8,7 +8,7 @@ from dmljax.errors import InvalidDesc, Path, Problem, Unsupported, all_checked
 from dmljax.foundation.checks import UINT_MAX, require_count
 from dmljax.foundation.dimensions import MAX_BYTES, is_addressable, is_symbolic
 from dmljax.foundation.open_sizes import fits
-from dmljax.foundation.sizes import Sizes, argument_name, array_name, spell_sizes
+from dmljax.foundation.sizes import Sizes, argument_name, array_name, remedy_for_channels_last, spell_sizes
 from dmljax.lowerings.images.windows import Window
 
 
@@ -52,7 +52,8 @@ def fit_windows(
 ) -> tuple[Window, ...]:
     """The windows over the argument `image`, which has `sizes` and must have room for them."""
     windows = make_windows(image, sizes[2:], window_sizes, strides, dilations, start_padding, end_padding)
-    require_room(image, windows, lambda i: ("window_sizes", i))
+    remedy = remedy_for_channels_last(sizes, "images are (N, C, H, W): jnp.transpose(x, (0, 3, 1, 2))")
+    require_room(image, windows, lambda i: ("window_sizes", i), remedy)
     padded, arguments = [window.padded_size for window in windows], window_arguments(windows)
     paddings = {name: arguments[name] for name in ("start_padding", "end_padding")}
     require_representable(f"the padded size of {array_name(image)}", padded, paddings, sizes[:2])
@@ -69,7 +70,9 @@ def window_arguments(windows: Sequence[Window]) -> dict[str, Any]:
     }
 
 
-def require_room(image: str, windows: Sequence[Window], place: Callable[[int], Path]) -> None:
+def require_room(
+    image: str, windows: Sequence[Window], place: Callable[[int], Path], remedy: str | None = None
+) -> None:
     """Raises if a window is larger than the padded image; `place` is the argument of each window's size."""
     problems = []
     for i, window in enumerate(windows):
@@ -81,7 +84,7 @@ def require_room(image: str, windows: Sequence[Window], place: Callable[[int], P
             )
             padded = f"{window.padded_size}, the padded size of {array_name(image)} along axis {i + 2}"
             rule = f"must {extent} at most {padded}"
-            problems.append(Problem(place(i), rule, window.extent))
+            problems.append(Problem(place(i), rule, window.extent, remedy=remedy))
     if problems:
         raise InvalidDesc(*problems)
 

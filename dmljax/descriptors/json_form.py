@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Annotated, Any
 
+from dmljax.calls.binding import check_arguments
 from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Operator, operator_called
 from dmljax.descriptors.members import (
     Array,
@@ -20,6 +21,7 @@ from dmljax.text import did_you_mean, show
 from dmljax.types import DataType
 
 
+@check_arguments
 def to_json(desc: Any) -> dict[str, Any]:
     """A descriptor or a graph as a plain JSON object, every name spelled as in directml.h.
 

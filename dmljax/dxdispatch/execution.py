@@ -125,6 +125,7 @@ class Execution:
         def __getattr__(self, name):
             raise no_attribute_of(self, name, hint_for_spelling(self, name, _ELSEWHERE))
 
+    @check_arguments
     def compile(self, dispatchable: str) -> Any:
         """Compiles a dispatchable or takes it from the cache, so that the times of dispatches exclude compilation."""
         checks.known_name("dispatchable", dispatchable, self.model.dispatchables, "must be a dispatchable of the model")
@@ -140,10 +141,12 @@ class Execution:
                 )
             return self._compiled[key]
 
+    @check_arguments
     def run(self, repetition: Repetition = Repetition()) -> list[Result]:
         """Runs all commands of the model in order, and returns their results."""
         return [self.result(index, repetition) for index in range(len(self.model.commands))]
 
+    @check_arguments
     def result(self, index: int, repetition: Repetition = Repetition()) -> Result:
         """Runs the command at `index` of the model, and returns its result."""
         if not isinstance(repetition, Repetition):
@@ -159,6 +162,7 @@ class Execution:
                 case WriteFile():
                     return self._write(command)
 
+    @check_arguments
     def values(self, resource: str) -> NDArray[Any]:
         """The values of a resource, without the padding after its initial values.
 

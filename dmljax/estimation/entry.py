@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
+from dmljax.calls.binding import check_arguments
 from dmljax.errors import require, within
 from dmljax.estimation.generation import Generation, prepare_generation, work_of
 from dmljax.estimation.programs import prepare
@@ -45,6 +46,7 @@ def estimate(
 ) -> Estimate: ...
 
 
+@check_arguments
 def estimate(
     function: Any,
     *inputs: Any,

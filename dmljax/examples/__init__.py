@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dmljax.calls.binding import check_arguments
 from dmljax.errors import spell_path
 from dmljax.examples.example import Example
 from dmljax.examples.transcripts import examples_of, page_examples, samples_of_calls
@@ -18,6 +19,7 @@ from dmljax.text import join_sizes
 __all__ = ["Example", "example_lines", "examples_of", "page_examples", "samples_of_calls"]
 
 
+@check_arguments
 def example_lines(example: Example, computed: Mapping[str, NDArray[Any]]) -> list[str]:
     """The lines that show an example: its inputs, and dmljax's outputs next to the page's expected ones."""
     names = {leaf.key: spell_path(leaf.path) for leaf in example.desc.leaves()}

@@ -13,6 +13,7 @@ import numpy as np
 
 import dmljax
 from dmljax import directml
+from dmljax.calls.binding import check_arguments
 from dmljax.calls.decorator import RecordedCall, record_calls
 from dmljax.descriptors.base import Operator
 from dmljax.descriptors.tensor import packed_strides
@@ -25,12 +26,14 @@ from dmljax.graphs.to_graph.views import View
 _PARSER = doctest.DocTestParser()
 
 
+@check_arguments
 def examples_of(operator: type[Operator]) -> Sequence[Example]:
     """The examples of an operator's page, or the first example of its docstring if the page has none."""
     return page_examples(operator) or [docstring_example(operator)]
 
 
 @functools.cache
+@check_arguments
 def page_examples(operator: type[Operator]) -> Sequence[Example]:
     """The examples of an operator's page."""
     names = vars(np) | _public_names()
@@ -64,6 +67,7 @@ def docstring_example(operator: type[Operator]) -> Example:
     raise LookupError(f"the docstring of dmljax.{name} must show a call")
 
 
+@check_arguments
 def samples_of_calls(text: str, operator: type[Operator]) -> Sequence[Example]:
     """The calls of an operator in a transcript without outputs; the examples have no values of outputs."""
     names = vars(np) | _public_names()

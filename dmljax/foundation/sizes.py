@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from dmljax.errors import DmlError, InvalidDesc, Path, Problem, Where, path_of, require, spell_path
+from dmljax.foundation.dimensions import is_symbolic
 from dmljax.foundation.open_sizes import spell_equalities
 from dmljax.text import join_sizes
 
@@ -37,6 +38,12 @@ def use_member_names(names: Mapping[str, Path], *, has_leading_ones: bool) -> It
     finally:
         _NAMES.reset(token)
         _LEADS.reset(leads)
+
+
+def remedy_for_channels_last(image: Sequence[int], remedy: str) -> str | None:
+    """Returns `remedy` if a refused image seems to have its channels last; None for tensors of descriptors."""
+    is_likely = len(image) == 4 and not any(map(is_symbolic, image)) and image[-1] in (1, 3, 4) and image[1] > 4
+    return remedy if is_likely and not _NAMES.get() else None
 
 
 def _member_path(path: Path) -> Path:

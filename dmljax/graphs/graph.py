@@ -139,6 +139,7 @@ class Graph(Lowerable):
             sorter.done(*ready)
         return tuple(order), cycle
 
+    @check_arguments
     def show(self, file: str | os.PathLike[str] | None = None) -> None:
         """Draws the graph from inputs to outputs: each node with its operator, results and constants.
 
@@ -176,6 +177,7 @@ class Graph(Lowerable):
     def _box_of(self, source: str) -> str:
         return f"input {source}" if source in self.inputs else source.rpartition(".")[0]
 
+    @check_arguments
     def to_dot(self) -> str:
         """The graph in Graphviz's DOT language, for `dot -Tsvg` and similar tools."""
         lines = ["digraph {", "  node [shape=box, style=rounded, fontname=Helvetica]"]
@@ -547,6 +549,7 @@ def _view_as(x: Any, source: TensorDesc, target: TensorDesc) -> Any:
 # JSON
 
 
+@check_arguments
 def from_json(json: Any) -> Any:
     """Reads a descriptor or graph from a JSON object.
 

@@ -27,14 +27,29 @@ _MODULES = {  # imported when they are first used
 
 __all__ = ["Model", "TensorType", "load", *_MODULES]
 _ELSEWHERE = {  # names that ONNX Runtime, onnx and converters have
-    "InferenceSession": "dmljax.onnx.load(path)(x)",
-    "convert": "dmljax.onnx.load",
+    **dict.fromkeys(("InferenceSession", "run", "predict", "infer"), "dmljax.onnx.load(path)(x)"),
+    **dict.fromkeys(("convert", "from_onnx", "load_model", "read", "ModelProto", "to_jax"), "dmljax.onnx.load"),
+    **dict.fromkeys(
+        ("check", "check_model", "checker", "validate", "is_supported"),
+        "dmljax.onnx.load(path), whose error lists unsupported operators; `dmljax check FILE` asks for DirectML",
+    ),
+    **dict.fromkeys(("infer_shapes", "shape_inference"), "jax.eval_shape(dmljax.onnx.load(path), x)"),
+    "quantize": "onnxruntime.quantization.quantize_dynamic(path, new_path), and load that",
+    **dict.fromkeys(
+        ("optimize", "simplify", "fuse"), "dmljax.onnx.load(path), which rewrites the graph; XLA does the rest"
+    ),
+    **dict.fromkeys(("compile", "jit"), "jax.jit(dmljax.onnx.load(path))"),
+    **dict.fromkeys(
+        ("from_jax", "to_onnx"),
+        "jax.export.export(jax.jit(function))(x): dmljax reads ONNX, and writes only what it read",
+    ),
+    **dict.fromkeys(
+        ("generate", "pipeline", "Generator", "Tokenizer"), "dmljax.onnx.language_model(folder).generate(prompts)"
+    ),
     "export": "Model.save, and jax.export for a program",
-    "from_onnx": "dmljax.onnx.load",
-    "load_model": "dmljax.onnx.load",
-    "run": "dmljax.onnx.load(path)(x)",
-    "save": "Model.save",
-    "save_model": "Model.save",
+    **dict.fromkeys(("save", "save_model"), "Model.save"),
+    **dict.fromkeys(("estimate", "cost"), "dmljax.estimate(dmljax.onnx.load(path), x, target='h100')"),
+    **dict.fromkeys(("helper", "parser", "numpy_helper", "make_model"), "the package onnx, whose models load takes"),
 }
 
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
+from dmljax.calls.binding import check_arguments
 from dmljax.errors import InvalidDesc, InvalidType, Problem, within
 from dmljax.foundation import checks
 from dmljax.foundation.checks import array, boolean, integer_in
@@ -23,10 +24,11 @@ from dmljax.onnx.running.plan import CallWeights, Plan, unpack, without_sizes
 from dmljax.onnx.to_directml.conversion import directml_graph
 from dmljax.onnx.values.padded import is_padded_array, sizes_of
 from dmljax.onnx.values.types import Array
-from dmljax.text import correct_grammar, show
+from dmljax.text import correct_grammar, hint_by_table, no_attribute_of, show
 from dmljax.types import Results
 
 
+@check_arguments
 def load(
     source: Any,
     *,
@@ -76,6 +78,7 @@ class Model:
     weights: dict[str, jax.Array]
     is_random: bool
 
+    @check_arguments
     def __init__(self, loaded: LoadedGraph, weights: Mapping[str, jax.Array]) -> None:
         self.inputs, self.defaults, self.outputs = loaded.inputs, loaded.defaults, loaded.graph.outputs
         self.weights = {name: weights[name] for name in loaded.types}
@@ -87,6 +90,12 @@ class Model:
         counts = f"{len(self._loaded.graph.nodes)} nodes, {len(self.weights)} weights"
         return f"Model({correct_grammar(counts)}; {inputs} -> {outputs})"
 
+    if not TYPE_CHECKING:  # a type checker refuses unknown names by itself
+
+        def __getattr__(self, name):
+            public = (known for known in dir(self) if not known.startswith("_"))
+            raise no_attribute_of(self, name, hint_by_table(name, _ELSEWHERE, public))
+
     def __call__(self, *inputs: Any, **named: Any) -> Results:
         key = self._take_key(named) if "key" in named else None
         with within("onnx"):
@@ -95,6 +104,7 @@ class Model:
                 return results
             return self._plan.run(self._plan.call_weights(self.weights).with_key(key), inputs, named)  # type: ignore[no-any-return]
 
+    @check_arguments
     def apply(self, weights: Mapping[str, Any], *inputs: Any, **named: Any) -> Results:
         """Computes the outputs with other weights: a mapping with the same names and shapes as `weights`.
 
@@ -149,6 +159,7 @@ class Model:
         taken: Array = key
         return taken
 
+    @check_arguments
     def graph(self, shapes: Mapping[str, Any] | None = None, *, outputs: Sequence[str] | None = None) -> Graph:
         """Converts the model to a DirectML graph for inputs of these sizes, to draw, validate, lower or save.
 
@@ -176,6 +187,7 @@ class Model:
         with within("onnx"):
             return directml_graph(self._loaded, self.weights, self._plan.interpreter, shapes, outputs)
 
+    @check_arguments
     def save(self, path: str | Path, weights: Mapping[str, Any] | None = None) -> None:
         """Writes the model to an ONNX file as it was loaded, but with `weights`, by default the model's own.
 
@@ -196,6 +208,7 @@ class Model:
             changed = {origin.name: origin.restored(weights[name]) for name, origin in origins if name in weights}
             saving.save(self._loaded.file, checks.path("path", path), {**weights, **changed})
 
+    @check_arguments
     def with_low_rank(self, rank: int, names: Iterable[str] | None = None, *, key: Array) -> "Model":
         """Adds `x @ a @ b` to products `x @ w`, where `a` has `rank` columns and `b` as many rows, for LoRA.
 
@@ -233,6 +246,7 @@ class Model:
         layers = longest_layers(self._loaded)
         return 1 if layers is None else len(layers.blocks)
 
+    @check_arguments
     def with_layers(self, count: int) -> "Model":
         """Makes a model with only the first of the `equal_layers`, to estimate what each of them costs.
 
@@ -243,6 +257,7 @@ class Model:
         with within("onnx"):
             return Model(self._loaded.part(graph_with_layers(self._loaded, count)), self.weights)
 
+    @check_arguments
     def partition(self, mesh: Mesh | AbstractMesh, axis: str = "model") -> dict[str, PartitionSpec]:
         """Chooses how the devices along a mesh axis divide each weight; returns a dict that you can modify.
 
@@ -271,6 +286,7 @@ class Model:
             count = sharding.size_of(mesh, axis)
             return sharding.partition(self._loaded, self.weights, axis, count)
 
+    @check_arguments
     def shard(
         self, mesh: Mesh, specs: Mapping[str, PartitionSpec] | PartitionSpec | None = None
     ) -> dict[str, jax.Array]:
@@ -296,6 +312,42 @@ class Model:
         """
         with within("onnx"):
             return sharding.shard_weights(mesh, self.partition(mesh) if specs is None else specs, self.weights)
+
+
+# Attributes of other libraries' models, and what to write instead
+_ELSEWHERE = {
+    **dict.fromkeys(
+        ("params", "parameters", "state_dict", "variables", "named_parameters", "initializers", "get_weights"),
+        "model.weights",
+    ),
+    **dict.fromkeys(
+        ("run", "predict", "forward", "eval", "train", "infer", "inference", "call", "bind", "module"), "model(x)"
+    ),
+    **dict.fromkeys(("load_state_dict", "set_weights"), "model.apply(weights, x)"),
+    **dict.fromkeys(("init", "init_with_output"), "model.weights, which the file has"),
+    **dict.fromkeys(
+        ("to", "cuda", "cpu", "device", "set_providers", "get_providers"),
+        "model(jax.device_put(x, jax.devices()[0])): it computes where its arrays are",
+    ),
+    **dict.fromkeys(
+        ("half", "bfloat16", "astype", "float"),
+        "model.apply({name: w.astype(jnp.bfloat16) for name, w in model.weights.items()}, x)",
+    ),
+    **dict.fromkeys(("export", "serialize"), "jax.export.export(jax.jit(model))(x), or model.save('model.onnx')"),
+    **dict.fromkeys(("save_model", "to_onnx", "write"), "model.save('model.onnx')"),
+    "quantize": "onnxruntime.quantization.quantize_dynamic(path, new_path), and load that",
+    **dict.fromkeys(("compile", "jit"), "jax.jit(model)"),
+    **dict.fromkeys(("lower", "as_text"), "jax.jit(model).lower(x).as_text()"),
+    **dict.fromkeys(("grad", "value_and_grad", "backward"), "jax.grad(lambda weights: model.apply(weights, x).sum())"),
+    "vmap": "jax.vmap(model)",
+    **dict.fromkeys(("input_names", "get_inputs"), "[tensor.name for tensor in model.inputs]"),
+    **dict.fromkeys(("output_names", "get_outputs"), "[tensor.name for tensor in model.outputs]"),
+    **dict.fromkeys(("input_shapes", "input_shape"), "[tensor.sizes for tensor in model.inputs]"),
+    **dict.fromkeys(("output_shapes", "output_shape"), "jax.eval_shape(model, x)"),
+    **dict.fromkeys(("nodes", "layers", "summary", "show", "draw"), "model.graph(shapes).nodes"),
+    "to_dot": "model.graph(shapes).to_dot()",
+    **dict.fromkeys(("estimate", "cost", "flops"), "dmljax.estimate(model, x, target='h100')"),
+}
 
 
 def require_weights(weights: Any, expected: Mapping[str, jax.Array]) -> None:

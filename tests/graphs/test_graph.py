@@ -580,7 +580,7 @@ def test_the_parts_of_a_graph_are_checked_at_construction(arguments: Any, messag
         (
             ({},),
             {},
-            r"too many positional arguments \(give nodes, edges, inputs, outputs, constants and views by name\)",
+            r"too many positional arguments \(give nodes, edges, inputs and outputs by name\)",
         ),
         ((), {"node": {}}, r"got an unexpected keyword argument 'node' \(did you mean nodes for node\?\)"),
     ],

@@ -113,6 +113,7 @@ def _field(folder: Path, file: str, name: str, default: Any) -> Any:
     return value
 
 
+@check_arguments
 def diffusion_model(
     folder: str | Path, *, dtype: Any = None, progress: bool | Callable[[Progress], Any] | None = None
 ) -> "DiffusionModel":

@@ -47,6 +47,7 @@ from dmljax.onnx.values.types import DType
 from dmljax.text import show
 
 
+@check_arguments
 def language_model(
     folder: str | Path, *, dtype: Any = None, progress: bool | Callable[[Progress], Any] | None = None
 ) -> "LanguageModel":
@@ -110,6 +111,7 @@ class LanguageModel(FolderModel):
         """The number of equal layers of the model that decodes, as `Model.equal_layers` counts them."""
         return self.model.equal_layers
 
+    @check_arguments
     def with_layers(self, count: int) -> "LanguageModel":
         """Makes a language model with only the first of the `equal_layers`, as `Model.with_layers` does."""
         with within("onnx"):
@@ -120,6 +122,7 @@ class LanguageModel(FolderModel):
             by_part = self.models.by_part | {DECODER: Model(loaded.part(graph), self.model.weights)}
             return LanguageModel(self.settings._replace(layers=layers), by_part)
 
+    @check_arguments
     def with_low_rank(self, rank: int, names: Iterable[str] | None = None, *, key: Array) -> "LanguageModel":
         """Adds products of two narrow matrices to the model's products, for LoRA, as `Model.with_low_rank` does."""
         tuned = self.model.with_low_rank(rank, names, key=key)
@@ -171,6 +174,7 @@ class LanguageModel(FolderModel):
             run = self._prefill(Inputs(prompts, audio, images), state, weights, options, key, is_continued=True)
             return run.advance(run.search.max_length).sequences()
 
+    @check_arguments
     def stream(
         self,
         prompts: Any = None,
@@ -194,6 +198,7 @@ class LanguageModel(FolderModel):
                 raise Unsupported(Problem("stream", rule, remedy="generate works there"))
             return Stream(run, integer_in("block", block, 1, 2**31 - 1), progress)
 
+    @check_arguments
     def start(
         self,
         prompts: Any,
@@ -209,6 +214,7 @@ class LanguageModel(FolderModel):
             inputs = Inputs(prompts, audio, images)
             return self._prefill(inputs, state, weights, {"max_length": max_length}).state
 
+    @check_arguments
     def logits(
         self,
         prompts: Any,

@@ -33,7 +33,14 @@ from dmljax.calls.windows import (
 from dmljax.errors import InvalidDesc, InvalidType, Problem, require
 from dmljax.foundation.open_sizes import fits, spell_equalities
 from dmljax.foundation.sharding import call_with_auto_axes, dimension_axes, dividing_axes
-from dmljax.foundation.sizes import Sizes, argument_name, remedy_for_open, require_sizes, spell_sizes
+from dmljax.foundation.sizes import (
+    Sizes,
+    argument_name,
+    remedy_for_channels_last,
+    remedy_for_open,
+    require_sizes,
+    spell_sizes,
+)
 from dmljax.lowerings.copies import check_sizes
 from dmljax.lowerings.images.convolution import ConvSpec, convolve, convolve_integers
 from dmljax.lowerings.images.windows import Window
@@ -86,7 +93,8 @@ def _infer_convolution(
     rest = input[1] % group_count
     require("group_count", rest == 0, rule, group_count, remedy=spell_equalities((rest, 0)))
     if direction is FORWARD:
-        _require_channels(1, filter[1], input[1] // group_count, "the input channels of a group")
+        last = remedy_for_channels_last(input, _CHANNELS_LAST) if filter[2] == input[3] else None
+        _require_channels(1, filter[1], input[1] // group_count, "the input channels of a group", last)
         rule = f"must be a multiple of {group_count}, {argument_name('group_count')}"
         rest = filter[0] % group_count
         require(("filter", "shape", 0), rest == 0, rule, filter[0], remedy=spell_equalities((rest, 0)))
@@ -125,9 +133,12 @@ def _infer_convolution(
     return WindowPlan(windows, sizes)
 
 
-def _require_channels(axis: int, channels: int, expected: int, why: str) -> None:
+_CHANNELS_LAST = "convolution(jnp.transpose(x, (0, 3, 1, 2)), jnp.transpose(kernel, (3, 2, 0, 1)))"
+
+
+def _require_channels(axis: int, channels: int, expected: int, why: str, remedy: str | None = None) -> None:
     """Raises if a filter does not have the `expected` channels along `axis`."""
-    remedy = spell_equalities((channels, expected))
+    remedy = remedy or spell_equalities((channels, expected))
     require(("filter", "shape", axis), channels == expected, f"must be {expected}, {why}", channels, remedy=remedy)
 
 

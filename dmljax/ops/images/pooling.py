@@ -99,7 +99,7 @@ def average_pooling(
     ceil_mode: bool = False,
     include_padding: bool = False,
 ) -> Array:
-    """Averages the elements of each window of an image, or of an array of one or more spatial dimensions.
+    """Averages the elements of each window of an NCHW image, or of an array of one or more spatial dimensions.
 
     Trailing elements that do not fill a window are dropped; with `ceil_mode`, they get a window that ends with the
     padding. The padding is 0. With `include_padding`, padding counts in the average; otherwise a window is divided by
@@ -130,7 +130,7 @@ def average_pooling1(
     ceil_mode: bool = False,
     include_padding: bool = False,
 ) -> Array:
-    """Averages the elements of each window of an image, which are `dilations` apart.
+    """Averages the elements of each window of an NCHW image, which are `dilations` apart.
 
     Everything else is as in `average_pooling`.
 
@@ -272,7 +272,7 @@ def lp_pooling(
     ceil_mode: bool = False,
     p: int = 2,
 ) -> Array:
-    """Computes the `p`-norm of each window of an image: the sum of the magnitudes to the power `p`, to the power 1/p.
+    """Computes the `p`-norm of each window of an NCHW image: the sum of magnitudes to the power `p`, to the power 1/p.
 
     Trailing elements that do not fill a window are dropped; with `ceil_mode`, they get a window that ends with the
     padding. The padding is 0. The powers of float32 elements may overflow. The gradient is 0 where the norm is 0.
@@ -299,7 +299,7 @@ def lp_pooling1(
     ceil_mode: bool = False,
     p: int = 2,
 ) -> Array:
-    """Computes the `p`-norm of each window of an image, whose elements are `dilations` apart.
+    """Computes the `p`-norm of each window of an NCHW image, whose elements are `dilations` apart.
 
     The norm is the sum of the magnitudes to the power `p`, to the power 1/p.
 
@@ -371,7 +371,7 @@ def max_pooling(
     end_padding: calls.EachDimension = 0,
     ceil_mode: bool = False,
 ) -> Array:
-    """Selects the largest element of each window of an image, or of an array of one or more spatial dimensions.
+    """Selects the largest element of each window of an NCHW image, or of an array of one or more spatial dimensions.
 
     Trailing elements that do not fill a window are dropped; with `ceil_mode`, they get a window that ends with the
     padding. The padding is never selected, and each window must have an element of the input. NaN is larger than every
@@ -402,7 +402,7 @@ def max_pooling1(
     has_indices: bool = True,
     dtype: calls.IntegerDType = jnp.int32,
 ) -> MaxPooling:
-    """Selects the largest element of each window of an image, and returns the elements and their indices.
+    """Selects the largest element of each window of an NCHW image, and returns the elements and their indices.
 
     Indices refer to the flattened image, all batches and channels included; `max_unpooling` takes them. Without
     `has_indices`, they are None.
@@ -436,7 +436,7 @@ def max_pooling2(
     has_indices: bool = True,
     dtype: calls.IntegerDType = jnp.int32,
 ) -> MaxPooling:
-    """Selects the largest element of each window of an image, whose elements are `dilations` apart, and its index.
+    """Selects the largest element of each window of an NCHW image, whose elements are `dilations` apart, and its index.
 
     Everything else is as in `max_pooling1`.
 

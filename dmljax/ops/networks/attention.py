@@ -262,8 +262,12 @@ def _check_sizes(
         if len(shape) != _RANKS.get(name, len(shape)) and name != "relative_position_bias":
             rule = f"must have {_RANKS[name]} dimensions{_MEANINGS.get(name, '')}"
             remedy = f"{name}.reshape(*{name}.shape[:2], -1)" if _RANKS[name] == 3 and len(shape) == 4 else None
+            if name == "bias" and len(shape) > 1:
+                remedy = "relative_position_bias=bias adds it to the scores"
             raise InvalidDesc(Problem(name, rule, f"shape {shape}", remedy=remedy))
     sizes = _sizes(shapes, head_counts, options.total, blocks)
+    if "mask" in inputs and options.mask_type is _BOOLEAN and inputs["mask"].dtype != bool:
+        _refuse_lengths(inputs["mask"], sizes)
     _require_shapes(sizes, shapes, options.mask_type)
     return sizes, _sources(shapes)
 
@@ -354,7 +358,25 @@ def _require_shapes(sizes: _AttentionSizes, shapes: Shapes, mask_type: Multihead
             require_broadcast(name, shape, whole)
         elif shape != whole and not (name == "mask" and (1, *shape) == whole):
             rule = f"must have the shape {whole}"
-            raise InvalidDesc(Problem(name, rule, shape, remedy=remedy_for_open(shape, whole)))
+            of_heads = _remedy_for_heads(shape[-1], sizes.size, sizes.heads) if name == "key" else None
+            raise InvalidDesc(Problem(name, rule, shape, remedy=of_heads or remedy_for_open(shape, whole)))
+
+
+def _remedy_for_heads(whole: int, size: int, heads: int) -> str | None:
+    """Names the argument for keys of fewer heads than the queries have; None if `whole` is not that of such keys."""
+    if is_symbolic(whole) or is_symbolic(size) or size < 1 or whole < size or whole % size or heads % (whole // size):
+        return None
+    return f"multihead_attention1(query, key, value, query_head_count={heads}, key_value_head_count={whole // size})"
+
+
+def _refuse_lengths(mask: Array, sizes: _AttentionSizes) -> None:
+    """Raises if integers may be lengths of the keys of each batch, all of which would count as true."""
+    is_each_batch = mask.shape in ((sizes.batch,), (1, sizes.batch))
+    if is_each_batch or (mask.shape[-1:] in ((), (1,)) and sizes.total != 1):
+        rule = "must be of bool, or have a number for each key, unless mask_type says that it has lengths"
+        given = f"{mask.dtype} of shape {mask.shape}"
+        remedy = "mask_type='key_sequence_length' for lengths of each batch; mask=mask > 0 for zeros and ones"
+        raise InvalidType(Problem("mask", rule, given, remedy=remedy))
 
 
 def _inverse_root(size: int, wide: Any) -> Any:
