@@ -41,6 +41,7 @@ def show(
     """
     with within("show"):
         path = None if file is None else checks.path("file", file)
+        _grids("arrays", arrays)  # refuse wrong arrays before asking for a file
         present(lambda: draw(arrays, results, columns=columns, cell=cell), path)
 
 

@@ -93,11 +93,11 @@ def find_device(platform: str | None, adapter: str | None = None) -> jax.Device:
         with quiet():
             return jax.local_devices()[0]
     except Exception as error:  # JAX raises an AssertionError or a RuntimeError if it has no device
-        reason = one_line(_REMEDY.sub("", str(error))) or "JAX gave no reason"
+        reason = one_line(_REMEDY.sub("", str(error))) or "it has no such device, or no plugin for it"
         if platform:
             # Without plugins, JAX complains about a plugin that nobody asked for.
-            is_installed = "list of known backends" not in reason
-            given = f"{platform} ({reason})" if is_installed else platform
+            is_installed = bool(str(error)) and "list of known backends" not in reason
+            given = platform if "list of known backends" in reason else f"{platform} ({reason})"
             rule = "--platform must name a platform that JAX has on this machine"
             extra = None if is_installed else _INSTALLED_BY.get(platform)
             raise InvalidDesc(Problem((), rule, given, remedy=extra)) from None

@@ -118,7 +118,17 @@ def add_parser(subparsers: Subparsers) -> None:
         ("-p --print_onnx_bindings", "print the type of each input and output, and what is bound to it", FLAG),
     )
     add_ignored_options(parser)
-    parser.set_defaults(find_problem=_find_problem)
+    parser.set_defaults(find_problem=_find_problem, elsewhere=_ELSEWHERE)
+
+
+# Options of other commands that print programs, and what to write instead
+_ELSEWHERE = {
+    **dict.fromkeys(("--hlo", "--print_hlo", "--dump_hlo", "--print"), "--emit hlo prints each operator's HLO"),
+    **dict.fromkeys(("--stablehlo", "--mlir"), "--emit stablehlo prints each operator's StableHLO"),
+    "--jaxpr": "--emit jaxpr prints each operator's jaxpr",
+    **dict.fromkeys(("--device", "--backend"), "--platform cpu, gpu or tpu chooses where to run"),
+    **dict.fromkeys(("--benchmark", "--iterations"), "-i 100 computes 100 times; -v 1 prints more times"),
+}
 
 
 def _find_problem(options: argparse.Namespace) -> str | None:

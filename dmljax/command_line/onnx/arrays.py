@@ -1,5 +1,6 @@
 """Arrays for the inputs of a program, from files and from random numbers."""
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from dmljax.foundation.files import MAX_POINTER_BYTES, PICTURES, find_foreign_co
 from dmljax.text import join_words, reason_of
 
 SEED = 0
+_NUMBER = re.compile(r"[-+]?\d+(\.\d*)?(e[-+]?\d+)?")
 
 
 def files_by_name(texts: Sequence[str]) -> dict[str, str]:
@@ -21,6 +23,9 @@ def files_by_name(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         name, _, path = text.rpartition("=")  # names may have equals signs
         if name and path:
+            if _NUMBER.fullmatch(path) and not Path(path).exists():
+                remedy = f"np.save('{name}.npy', np.full(shape, {path})), then --input {name}={name}.npy"
+                raise InvalidDesc(Problem("input", "must be NAME=FILE, not a number", text, remedy=remedy))
             files[name] = path
         elif not name and path.lower().endswith(".npz"):
             files |= dict.fromkeys(load_arrays(path), path)
@@ -67,9 +72,13 @@ def load_arrays(path: str) -> Any:
             foreign = find_foreign_content(file.read(MAX_POINTER_BYTES))
         if foreign is not None:
             raise InvalidDesc(Problem((), f"{Path(path).name} {foreign.rule}", remedy=foreign.remedy)) from None
+        if path.lower().endswith((".npy", ".npz")):
+            remedy = "np.save('x.npy', array) and np.savez('x.npz', x=array) write such files"
+            rule = f"{Path(path).name} has no arrays of numbers"
+            reason = "pickled objects or no array" if "pickle" in str(error) else reason_of(error)
+            raise InvalidDesc(Problem((), rule, reason, remedy=remedy)) from None
         kinds = ".npy, .npz, " + ", ".join(PICTURES)
-        reason = reason_of(error) if path.lower().endswith((".npy", ".npz")) else None
-        raise InvalidDesc(Problem((), f"{Path(path).name} must be one of {kinds}", reason)) from None
+        raise InvalidDesc(Problem((), f"{Path(path).name} must be one of {kinds}")) from None
 
 
 def draw_array(random: np.random.Generator, shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:

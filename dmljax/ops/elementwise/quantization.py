@@ -378,7 +378,8 @@ def quantize(
     """Quantizes in blocks: `round(input / scale) + zero_point`, saturated to the range of the output's type.
 
     Along each dimension, `scale` and `zero_point` have one element for each block of `input`; blocks have equal sizes,
-    so these sizes divide those of `input`. A Python number takes the output's type as zero point, and the type of a
+    so these sizes divide those of `input`. The result is uint8, which has no negative numbers, unless `dtype` or the
+    type of `zero_point` says otherwise. A Python number takes the output's type as zero point, and the type of a
     floating `input` as scale. Halves are rounded to the nearest even integer.
 
     Args:

@@ -93,7 +93,7 @@ def _infer_convolution(
     rest = input[1] % group_count
     require("group_count", rest == 0, rule, group_count, remedy=spell_equalities((rest, 0)))
     if direction is FORWARD:
-        last = remedy_for_channels_last(input, _CHANNELS_LAST) if filter[2] == input[3] else None
+        last = remedy_for_channels_last(input, _CHANNELS_LAST) if filter[2:3] == input[3:] else None
         _require_channels(1, filter[1], input[1] // group_count, "the input channels of a group", last)
         rule = f"must be a multiple of {group_count}, {argument_name('group_count')}"
         rest = filter[0] % group_count
