@@ -132,6 +132,22 @@ MISTAKES = [
         "jnp.transpose(x, (0, 3, 1, 2))",
         "(lambda x: max_pooling({}, window_sizes=4))(images)",
     ),
+    ("batch_normalization(images, 0, 1, axis=-1)", "jnp.moveaxis(x, -1, 1)", ""),
+    (
+        "mean_variance_normalization(images, groups=2)",
+        "mean_variance_normalization2(x.reshape(batch, groups, -1), axes=-1).reshape(x.shape)",
+        "(lambda x, batch, groups: {})(images, 1, 2)",
+    ),
+    (
+        "padding(images, ((0, 0), (0, 0), (1, 1), (1, 1)))",
+        "start_padding=(0, 0, 1, 1), end_padding=(0, 0, 1, 1)",
+        "padding(images, {})",
+    ),
+    (
+        "one_hot(lengths, 3)",
+        "one_hot(indices[..., None], jnp.array([0.0, 1.0]), depth=3)",
+        "(lambda indices: {})(lengths)",
+    ),
     ("convolution(images, kernel, lhs_dilation=2)", "direction='backward'", "0"),
     ("convolution(images, kernel, preferred_element_type=0)", "cast(x, dtype=jnp.float32)", ""),
     (

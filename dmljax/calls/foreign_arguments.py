@@ -155,6 +155,12 @@ _REMEDIES = (
         "images are (N, C, H, W): jnp.transpose(images, (0, 3, 1, 2)); filters are (out, in, H, W): "
         "jnp.transpose(kernel, (3, 2, 0, 1))",
     ),
+    ("axis axes channel_axis", "mean variance", "channels are axis 1: jnp.moveaxis(x, -1, 1) moves the last there"),
+    (
+        "groups num_groups group_count",
+        "normalize_variance",
+        "mean_variance_normalization2(x.reshape(batch, groups, -1), axes=-1).reshape(x.shape)",
+    ),
     ("lhs_dilation", "output_padding", "direction='backward' with strides is the transposed convolution"),
     ("preferred_element_type", "precision", "cast the arrays first: cast(x, dtype=jnp.float32)"),
     ("batch_first time_major", "recurrence", "steps come first: jnp.swapaxes(x, 0, 1)"),
@@ -243,6 +249,12 @@ _GIVE = (
     ("axis", "", "axis=0 is the first dimension, axis=-1 the last"),
     ("values", "depth", "values=jnp.array([0.0, 1.0]) gives the off and on values"),
     ("filter input_zero_point", "convolution_integer", "convolution_integer(x, None, filter) has no zero points"),
+    (
+        "start_padding end_padding",
+        "padding_value",
+        "start_padding=(0, 0, 1, 1), end_padding=(0, 0, 1, 1) is ((0, 0), (0, 0), (1, 1), (1, 1)) of jnp.pad",
+    ),
+    ("depth", "indices", "one_hot(indices[..., None], jnp.array([0.0, 1.0]), depth=3) has three classes"),
     ("head_count", "", "head_count=8 splits the last dimension into 8 heads"),
     (
         "query_head_count",

@@ -702,7 +702,26 @@ def test_classes_and_functions_are_explained(
         ),
         (
             ["run", "none.json", "--print"],
-            "error: unrecognized arguments: --print\ntip: did you mean --print_commands?\n",
+            "error: unrecognized arguments: --print\ntip: --emit hlo prints each operator's HLO\n",
+        ),
+        (
+            ["run", "none.json", "--hlo"],
+            "error: unrecognized arguments: --hlo\ntip: --emit hlo prints each operator's HLO\n",
+        ),
+        (
+            ["run", str(MODELS / "dense.onnx"), "--input", "x=1"],
+            "error: input must be NAME=FILE, not a number; got x=1\n"
+            "tip: np.save('x.npy', np.full(shape, 1)), then --input x=x.npy\n",
+        ),
+        (
+            ["run", str(MODELS / "dense.onnx"), "--input", "x=bad.npy"],
+            "error: bad.npy has no arrays of numbers; got pickled objects or no array\n"
+            "tip: np.save('x.npy', array) and np.savez('x.npz', x=array) write such files\n",
+        ),
+        (
+            ["explain", "relu", "gelu"],
+            "error: unknown operator 'relu gelu'\n"
+            "tip: `dmljax explain relu`, then `dmljax explain gelu`: one at a time\n",
         ),
     ],
 )
@@ -714,7 +733,7 @@ def test_an_invalid_command_is_refused_with_the_remedy(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("notes.md", "notes.onnx"):
+    for name in ("notes.md", "notes.onnx", "bad.npy"):
         Path(name).write_text("# notes")
     try:
         status: Any = main(arguments)
@@ -728,7 +747,7 @@ def test_an_invalid_command_is_refused_with_the_remedy(
     [
         ("tanh", ["activation_tanh", "element_wise_tanh"]),
         ("causal mask", ["diagonal_matrix1", "multihead_attention1"]),
-        ("layer norm", ["mean_variance_normalization1", "mean_variance_normalization2"]),
+        ("batch norm", ["batch_normalization", "batch_normalization_training"]),
         ("pixel shuffle", ["depth_to_space", "depth_to_space1"]),
         ("flash attention", ["multihead_attention1", "multihead_attention"]),
         ("moe", ["activation_hardmax", "top_k", "nonzero_coordinates", "gather_nd1"]),
