@@ -96,7 +96,7 @@ def no_attribute(module: str, name: str, hint: str) -> AttributeError:
 
 def no_attribute_of(thing: Any, name: str, hint: str) -> AttributeError:
     """The error for an attribute that an object does not have, with a hint."""
-    return AttributeError(f"{type(thing).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=thing)
+    return AttributeError(f"{type(thing).__name__!r} has no attribute {name!r}{hint}", name=name, obj=thing)
 
 
 def hint_for_spelling(
