@@ -80,9 +80,10 @@ def one_node(
     return helper.make_model(graph, opset_imports=imports, ir_version=8)
 
 
-def by_onnxruntime(model: Any, arrays: Sequence[Any]) -> list[Any]:
-    """The outputs of a model, or of the one in a file, by ONNX Runtime."""
+def by_onnxruntime(model: Any, arrays: Sequence[Any], threads: int = 0) -> list[Any]:
+    """The outputs of a model, or of the one in a file, by ONNX Runtime, by default with a thread for each core."""
     options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
     source = model.SerializeToString() if isinstance(model, onnx.ModelProto) else model

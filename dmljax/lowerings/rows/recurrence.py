@@ -20,6 +20,7 @@ from dmljax.lowerings.platform import choose
 from dmljax.types import widened
 
 State = tuple[Array, ...]
+InputProduct = Callable[[Array, Any, Array | None, tuple[bool, ...], Any], tuple[Array, ...]]
 FORWARD, BACKWARD, BOTH = (False,), (True,), (False, True)  # whether each direction begins at the last step
 
 
@@ -29,8 +30,8 @@ class Cell(NamedTuple):
     It takes the products of the input with the weights, plus `bias`, the states, `recurrence`, and `is_on_cpu`.
     """
 
-    step: Callable[[Array, State, Array, bool], State]
-    recurrence: Array
+    step: Callable[[Array, State, Any, bool], State]
+    recurrence: Any  # an array, or a tree of arrays
     bias: Array
     has_summands: bool = False  # whether a step returns two summands of its only state
     bias_is_in_step: bool = False  # on every platform, not only on a CPU
@@ -44,36 +45,44 @@ def _total(summands: State) -> State:
 def recur(
     cell: Cell,
     input: Array,
-    weight: Array,
+    weight: Any,
     initial: State,
     lengths: Array | None,
     *,
     reverses: tuple[bool, ...],
     has_sequence: bool,
     precision: Any,
+    multiply: InputProduct,
 ) -> tuple[Array | None, State]:
     """The output of each step, in the type of `input`, if `has_sequence`, and the states after the last step.
 
-    `input` is (steps, batch, features), and `weight` is (directions, outputs, features) or a result of `split_gates`.
-    `lengths` has the length of each sequence in the batch. A step beyond it outputs 0 and keeps the states; its input
-    affects nothing, not even derivatives.
+    `input` is (steps, batch, features), and `weight` is what `multiply` takes. `lengths` has the length of each
+    sequence in the batch. A step beyond it outputs 0 and keeps the states.
     """
-    within = None
+    is_within, within = None, None
     if lengths is not None:
         is_within = _steps_within(lengths, input.shape[0])
-        input, within = jnp.where(is_within, input, 0), _to_loop_order([is_within] * len(reverses), reverses)
-    products = _products_of_input(input, weight, reverses, precision)
+        within = _to_loop_order([is_within] * len(reverses), reverses)
+    products = multiply(input, weight, is_within, reverses, precision)
     loop = partial(_loop, cell, _LoopInputs(products, within, reverses, input.dtype, has_sequence), initial)
     # A bias added before the loop costs a CPU another pass over the products, and saves a TPU a kernel per step, except
     # in an RNN. If the loop carries the result of a function, XLA on CPU computes it element by element, in three times
     # the time that summands take.
     elsewhere = partial(loop, is_on_cpu=False)
-    is_alike = cell.bias_is_in_step and cell.recurrence.dtype == widened(input.dtype)
+    wide = widened(input.dtype)
+    is_alike = cell.bias_is_in_step and jax.tree.all(jax.tree.map(lambda x: x.dtype == wide, cell.recurrence))
     return elsewhere() if is_alike else choose(cpu=partial(loop, is_on_cpu=True), default=elsewhere)
 
 
-def _products_of_input(input: Array, weight: Array, reverses: tuple[bool, ...], precision: Any) -> tuple[Array, ...]:
-    """The products of all steps with the weights of each direction, which need not wait for states."""
+def input_product(
+    input: Array, weight: Array, is_within: Array | None, reverses: tuple[bool, ...], precision: Any
+) -> tuple[Array, ...]:
+    """The products of all steps with the weights of each direction, which need not wait for states.
+
+    `weight` is (directions, outputs, features) or a result of `split_gates`. Steps that are not within their sequence
+    affect nothing, not even derivatives.
+    """
+    input = input if is_within is None else jnp.where(is_within, input, 0)
     if may_be_sharded(weight):
         # Multiply once, so that devices that divide the outputs exchange the input's derivatives only once, and none
         # copies the weights of a direction.
@@ -117,8 +126,9 @@ class _LoopInputs(NamedTuple):
 
 def _loop(cell: Cell, steps: _LoopInputs, initial: State, *, is_on_cpu: bool) -> tuple[Array | None, State]:
     dtype, wide, has_two = steps.dtype, widened(steps.dtype), steps.reverses == BOTH
-    # A GPU and a TPU multiply 16-bit factors, and read half of the bytes in each step.
-    recurrence = cell.recurrence.astype(wide) if is_on_cpu else cell.recurrence
+    recurrence = cell.recurrence
+    if is_on_cpu:  # a GPU and a TPU multiply 16-bit factors, and read half of the bytes in each step
+        recurrence = jax.tree.map(lambda x: x.astype(wide), recurrence)
     bias_is_in_step = is_on_cpu or cell.bias_is_in_step
     carries_summands = is_on_cpu and cell.has_summands
     states = _total if carries_summands else lambda carry: carry
@@ -202,6 +212,16 @@ def state_product(state: Array, weights: Array, precision: Any) -> Array:
         return _product(narrow, weights, precision)
     dimensions = (((2,), (weights.ndim - 1,)), ((0,), (0,)))
     return lax.dot_general(narrow, weights, dimensions, precision=precision, preferred_element_type=wide)
+
+
+class Products(NamedTuple):
+    """How a network multiplies its input and its states with weights."""
+
+    of_input: InputProduct
+    of_state: Callable[[Array, Any, Any], Array]
+
+
+FLOAT_PRODUCTS = Products(input_product, state_product)
 
 
 def split_gates(x: Array, gates: int, axis: int) -> Array:

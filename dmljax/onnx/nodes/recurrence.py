@@ -8,10 +8,13 @@ import jax.numpy as jnp
 import dmljax
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem
+from dmljax.foundation.dimensions import at_most
+from dmljax.lowerings.rows.recurrence import Products, input_product, state_product
+from dmljax.lowerings.workarounds import quotient
 from dmljax.onnx.handlers.registry import NodeCall, handles, handles_contrib, look_up
 from dmljax.onnx.handlers.signatures import RecurrentAttributes, RecurrentInputs, Rows
 from dmljax.onnx.values.types import Array, Results
-from dmljax.ops.networks.recurrence import activation_functions, run_gru, run_rnn
+from dmljax.ops.networks.recurrence import QuantizedWeights, activation_functions, run_gru, run_lstm, run_rnn
 from dmljax.text import show
 
 
@@ -182,13 +185,64 @@ def _lstm_of_quantized_weights(
     input_forget: int = 0,
     call: NodeCall,
 ) -> Results:
-    # ONNX Runtime also quantizes the inputs of each product to 8 bits; we do not.
-    def dequantize_directions(quantized: Array, scale: Array, zero_point: Array) -> Array:
-        # Scales are per direction or per output; the weights are transposed.
-        spread = [parameter.reshape(quantized.shape[0], 1, -1) for parameter in (scale, zero_point)]
-        return dmljax.element_wise_dequantize_linear(quantized, *spread).swapaxes(1, 2)
+    directions, _, outputs = weight.shape
 
-    weights = dequantize_directions(weight, weight_scale, weight_zero_point)
-    recurrences = dequantize_directions(recurrence, recurrence_scale, recurrence_zero_point)
-    inputs = RecurrentInputs(x, weights, recurrences, bias, lengths, hidden)
-    return lstm(inputs, cell, peephole, network=network, input_forget=input_forget, call=call)
+    def spread(parameter: Array) -> Array:
+        # Scales and zero points are per direction or per output.
+        return jnp.broadcast_to(parameter.reshape(directions, -1), (directions, outputs))
+
+    def center(weights: Array, zero_point: Array) -> Array:
+        # Floats hold these integers, and their sums below 2**24, exactly, and XLA for a CPU multiplies floats faster.
+        return weights.swapaxes(1, 2).astype(x.dtype) - spread(zero_point)[..., None].astype(x.dtype)
+
+    weights = center(weight, weight_zero_point), center(recurrence, recurrence_zero_point)
+    return _run(
+        *(_quantized_lstm, 3, RecurrentInputs(x, *weights, bias, lengths, hidden), network, call),
+        cell=cell,
+        peephole=peephole,
+        clip_threshold=network.clip or None,
+        couple_input_forget=bool(input_forget),
+        weight_scale=spread(weight_scale),
+        recurrence_scale=spread(recurrence_scale),
+    )
+
+
+def _quantized_lstm(
+    activations: Sequence[directml.Operator] | None, direction: directml.RecurrentNetworkDirection, **inputs: Any
+) -> Any:
+    functions = activation_functions(activations, directml.LstmDesc.defaults, direction)
+    has_sequence = inputs.pop("has_sequence")
+    return run_lstm(functions, direction, has_sequence, None, _QUANTIZED_PRODUCTS, **inputs)
+
+
+def _quantized_input_product(
+    input: Array, weight: QuantizedWeights, is_within: Array | None, reverses: tuple[bool, ...], precision: Any
+) -> tuple[Array, ...]:
+    """The products of all steps up to the end of the longest sequence, which share a scale."""
+    if is_within is not None:
+        input = jnp.where(jnp.any(is_within, axis=1, keepdims=True), input, 0)
+    integers, scale = _quantize(input, None)
+    products = input_product(integers, weight.integers, None, reverses, precision)
+    return tuple(product * (scale * each[None, None]) for product, each in zip(products, weight.scale, strict=True))
+
+
+def _quantized_state_product(state: Array, recurrence: QuantizedWeights, precision: Any) -> Array:
+    """The product of a step, whose scales are those of ONNX Runtime with a thread for each sequence.
+
+    With fewer threads, ONNX Runtime divides the batch among them, and the sequences of a thread share a scale.
+    """
+    batch, size = state.shape[-2:]
+    is_one_thread = at_most(batch, 4) and size > 256
+    integers, scale = _quantize(state, (-2, -1) if is_one_thread else -1)
+    return state_product(integers, recurrence.integers, precision) * (scale * recurrence.scale[..., None, :])
+
+
+def _quantize(x: Array, axes: int | tuple[int, ...] | None) -> tuple[Array, Array]:
+    """Quantizes to 8 bits, minus the zero point, over the range along `axes`, which share a scale."""
+    lowest, highest = (reduce(x, axis=axes, keepdims=True, initial=0) for reduce in (jnp.min, jnp.max))
+    scale = jnp.where(lowest < highest, quotient(highest - lowest, jnp.full_like(highest, 255)), 1)
+    zero_point = jnp.round(quotient(-lowest, scale))
+    return jnp.clip(jnp.round(quotient(x, scale)), -zero_point, 255 - zero_point), scale
+
+
+_QUANTIZED_PRODUCTS = Products(_quantized_input_product, _quantized_state_product)

@@ -27,7 +27,18 @@ from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, Problem, require
 from dmljax.foundation.sharding import MeshAxes, call_with_auto_axes, dimension_axes, match_varying_axes, may_be_sharded
 from dmljax.foundation.sizes import Sizes, require_sizes
-from dmljax.lowerings.rows.recurrence import BACKWARD, BOTH, FORWARD, Cell, State, recur, split_gates, state_product
+from dmljax.lowerings.rows.recurrence import (
+    BACKWARD,
+    BOTH,
+    FLOAT_PRODUCTS,
+    FORWARD,
+    Cell,
+    Products,
+    State,
+    recur,
+    split_gates,
+    state_product,
+)
 from dmljax.ops.elementwise.activation import ActivationSigmoidDesc, ActivationTanhDesc
 from dmljax.types import (
     FLOAT,
@@ -82,6 +93,7 @@ def _activation_function(activations: Sequence[dml.Operator]) -> _Function:
 
 
 _Sizes = tuple[tuple[str, int], ...]  # each size with its name
+_SCALES = ("weight_scale", "recurrence_scale")
 
 
 def _sizes(gates: int, directions: int, input: Sequence[int], recurrence: Sequence[int]) -> dict[str, _Sizes]:
@@ -97,6 +109,7 @@ def _sizes(gates: int, directions: int, input: Sequence[int], recurrence: Sequen
         "input": (steps, batch, features),
         "weight": (each, several(gates), features),
         "recurrence": (each, several(gates), hidden),
+        **dict.fromkeys(_SCALES, (each, several(gates))),
         "bias": (each, several(2 * gates)),
         "hidden_init": state,
         "cell_mem_init": state,
@@ -119,6 +132,7 @@ def _network_sizes(
     cell_mem_init: Sizes | None = None,
     sequence_lengths: Sizes | None = None,
     peephole: Sizes | None = None,
+    **scales: Sizes,
 ) -> dict[str, Sizes]:
     """The sizes of the outputs."""
     input_dimensions, recurrence_dimensions = "steps, batch, input size", "directions, outputs, hidden size"
@@ -130,7 +144,7 @@ def _network_sizes(
     array_sizes = _sizes(gates, len(_DIRECTIONS[direction]), input, recurrence)
     shapes = {"input": input, "weight": weight, "recurrence": recurrence, "bias": bias, "hidden_init": hidden_init}
     more = {"cell_mem_init": cell_mem_init, "sequence_lengths": sequence_lengths, "peephole": peephole}
-    for name, shape in (shapes | more).items():
+    for name, shape in (shapes | more | scales).items():
         if shape is not None:
             reasons, sizes = zip(*array_sizes[name], strict=True)
             require_sizes(name, shape, sizes, why=f": {', '.join(reasons)}")
@@ -155,10 +169,17 @@ def _check_arrays(
 # Computation
 
 
+class QuantizedWeights(NamedTuple):
+    """Integers, as floats, that are multiplied before each output is scaled."""
+
+    integers: Array  # (directions, outputs, features)
+    scale: Array  # (directions, outputs)
+
+
 class _Weights(NamedTuple):
     """The arrays that a step needs besides the products of its input, in the type of the computation."""
 
-    recurrence: Array  # in the type of the input
+    recurrence: Any  # an array or QuantizedWeights, in the type of the input
     input_bias: Array
     state_bias: Array
     peephole: Array | None
@@ -181,35 +202,43 @@ def _run(
     direction: RecurrentNetworkDirection,
     has_sequence: bool,
     precision: Any,
+    products: Products = FLOAT_PRODUCTS,
+    /,
     clip_threshold: ArrayLike | None = None,
     **values: ArrayLike | None,
 ) -> tuple[Any, ...]:
     """Returns the output of each step, or None, and then the last states."""
     gates, reverses = network.gates, _DIRECTIONS[direction]
     inputs = _check_arrays(gates, direction, values)
+    are_quantized = _SCALES[0] in inputs
     wide = widened(inputs["input"].dtype)
     if clip_threshold is not None:
         inputs["clip_threshold"] = jnp.asarray(clip_threshold, wide)
 
     def compute(*arrays: Array) -> Any:
-        input, weight, *others = match_varying_axes(arrays)
-        tensors = dict(zip([*inputs][2:], others, strict=True))
+        input, *others = match_varying_axes(arrays)
+        tensors = dict(zip([*inputs][1:], others, strict=True))
         lengths = tensors.pop("sequence_lengths", None)
-        recurrence = tensors.pop("recurrence")
-        tensors = {name: x.astype(wide) for name, x in tensors.items()}
+        weight: Any = tensors.pop("weight")
+        recurrence: Any = tensors.pop("recurrence")
         directions, outputs, hidden = recurrence.shape
+        if are_quantized:
+            scales = map(tensors.pop, _SCALES)
+            weight, recurrence = map(QuantizedWeights, (weight, recurrence), scales)
+        tensors = {name: x.astype(wide) for name, x in tensors.items()}
         zeros = jnp.zeros_like(input, wide, shape=(directions, input.shape[1], hidden))
         bias = tensors.get("bias", jnp.zeros((directions, 2 * outputs), wide))[:, None]
         peephole = tensors["peephole"][:, None] if "peephole" in tensors else None
-        has_gates_apart = network.may_have_gates_apart and peephole is None and may_be_sharded(weight)
+        may_have_gates_apart = network.may_have_gates_apart and peephole is None and not are_quantized
+        has_gates_apart = may_have_gates_apart and may_be_sharded(weight)
         if has_gates_apart:
             weight, recurrence = (split_gates(x, gates, 1) for x in (weight, recurrence))
             bias = split_gates(bias, 2 * gates, 2)
         input_bias, state_bias = jnp.split(bias, 2, 2)
         initial = [tensors.get(name, zeros) for name in network.states]
         if directions == 1:
-            parameters = recurrence, input_bias, state_bias, peephole, initial
-            recurrence, input_bias, state_bias, peephole, initial = jax.tree.map(lambda x: x[0], parameters)
+            of_loop = recurrence, input_bias, state_bias, peephole, initial
+            recurrence, input_bias, state_bias, peephole, initial = jax.tree.map(lambda x: x[0], of_loop)
         threshold = tensors.get("clip_threshold")
         sequence, last = recur(
             make_cell(_Weights(recurrence, input_bias, state_bias, peephole, threshold, precision, has_gates_apart)),
@@ -220,6 +249,7 @@ def _run(
             reverses=reverses,
             has_sequence=has_sequence,
             precision=precision,
+            multiply=products.of_input,
         )
         results = (*([sequence] if has_sequence else []), *last)
         return results if len(results) > 1 else results[0]
@@ -586,7 +616,39 @@ def lstm(
     [[[2.0]]]
     """
     network_direction = RecurrentNetworkDirection.of(direction)
-    f, g, h = activation_functions(activations, LstmDesc.defaults, network_direction)
+    functions = activation_functions(activations, LstmDesc.defaults, network_direction)
+    arrays = zip(_INPUTS, (input, weight, recurrence, bias, hidden_init, sequence_lengths), strict=True)
+    more = {"cell_mem_init": cell_mem_init, "peephole": peephole}
+    return run_lstm(
+        functions,
+        network_direction,
+        has_sequence,
+        precision,
+        couple_input_forget=couple_input_forget,
+        clip_threshold=clip_threshold,
+        **dict(arrays),
+        **more,
+    )
+
+
+def run_lstm(
+    functions: Sequence[_Function],
+    direction: RecurrentNetworkDirection,
+    has_sequence: bool,
+    precision: Any = None,
+    products: Products = FLOAT_PRODUCTS,
+    /,
+    *,
+    couple_input_forget: bool = False,
+    clip_threshold: ArrayLike | None = None,
+    **values: ArrayLike | None,
+) -> Lstm:
+    """Computes `lstm` with any functions as activations, and with any products.
+
+    With `weight_scale` and `recurrence_scale`, both (directions, 4 * hidden size), the weights are integers, which the
+    functions of `products` take as `QuantizedWeights`.
+    """
+    f, g, h = functions
 
     def make_cell(weights: _Weights) -> Cell:
         # Split before the loop: in a step, a TPU runs a kernel for it.
@@ -596,10 +658,10 @@ def lstm(
         def clip(x: Array) -> Array:
             return x if threshold is None else jnp.clip(x, -threshold, threshold)
 
-        def step(products: Array, state: State, recurrence: Array, is_on_cpu: bool) -> State:
+        def step(input_products: Array, state: State, recurrence: Any, is_on_cpu: bool) -> State:
             hidden, cell = state
             size = hidden.shape[-1]
-            total = products + state_product(hidden, recurrence, weights.precision)
+            total = input_products + products.of_state(hidden, recurrence, weights.precision)
             count = 2 if couple_input_forget else 3
 
             def gate(i: int, cell: Array) -> Array:
@@ -618,13 +680,10 @@ def lstm(
             cell = (1 - into if couple_input_forget else forget[0]) * cell + into * content
             return (out if peepholes is None else gate(1, cell)) * h(cell), cell
 
-        return Cell(step, weights.recurrence, weights.bias, only_multiplies_output=True)
+        are_quantized = isinstance(weights.recurrence, QuantizedWeights)
+        return Cell(step, weights.recurrence, weights.bias, only_multiplies_output=not are_quantized)
 
-    arrays = zip(_INPUTS, (input, weight, recurrence, bias, hidden_init, sequence_lengths), strict=True)
-    more = {"cell_mem_init": cell_mem_init, "peephole": peephole}
-    return Lstm(
-        *_run(make_cell, LstmDesc, network_direction, has_sequence, precision, clip_threshold, **dict(arrays), **more)
-    )
+    return Lstm(*_run(make_cell, LstmDesc, direction, has_sequence, precision, products, clip_threshold, **values))
 
 
 class LstmDesc(_Network, function=lstm, infer=partial(_network_sizes, 4)):

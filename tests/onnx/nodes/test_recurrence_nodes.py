@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers import GATE, SAMPLED
 from onnx import helper
-from onnx_models import FLOAT, by_onnxruntime, model, value
+from onnx_models import DOMAINS, FLOAT, by_onnxruntime, model, value
 
 import dmljax.onnx
 from dmljax import DmlError
@@ -103,6 +103,65 @@ def test_a_network_has_derivatives_of_its_weights() -> None:
 
     along = sum(float(jnp.sum(grads[name] * step[name])) for name in step)
     assert along == pytest.approx((total(1) - total(-1)) / 2, rel=2e-2)
+
+
+ZERO = np.int8(0)
+
+
+def quantized_lstm(
+    steps: int, batch: int, size: int, inputs: str = "", *, zero_point: Any = ZERO, **attributes: Any
+) -> Any:
+    """A model of DynamicQuantizeLSTM; `inputs` lists those after the weights by their first letters."""
+    directions, dtype = 2 if attributes.get("direction") == "bidirectional" else 1, np.asarray(zero_point).dtype
+    limits, scales = np.iinfo(dtype), (directions, 4 * size)
+    arrays = {
+        "w": RNG.integers(limits.min, limits.max, (directions, 3, 4 * size), dtype, endpoint=True),
+        "r": RNG.integers(limits.min, limits.max, (directions, size, 4 * size), dtype, endpoint=True),
+        "b": floats(directions, 8 * size),
+        "l": np.arange(batch, dtype=np.int32) + 2,
+        "h": floats(directions, batch, size),
+        "c": floats(directions, batch, size),
+        "p": floats(directions, 3 * size),
+    }
+    is_per_output = "s" in inputs
+    weights = {name: array for name, array in arrays.items() if name in "wr" or name in inputs}
+    for name in ("w", "r"):
+        scale = (RNG.uniform(0.5, 1.5, scales) / 64 / np.sqrt(size)).astype(np.float32)
+        weights[f"{name}_scale"] = scale if is_per_output else scale[:, 0]
+        weights[f"{name}_zero"] = np.full(weights[f"{name}_scale"].shape, zero_point)
+    names = ["x", *(name if name in weights else "" for name in arrays), "w_scale", "w_zero", "r_scale", "r_zero"]
+    node = helper.make_node(
+        "DynamicQuantizeLSTM", names, ["y", "h1", "c1"], domain="com.microsoft", hidden_size=size, **attributes
+    )
+    x = value("x", FLOAT, [steps, batch, 3])
+    return model([node], [x], ["y", "h1", "c1"], weights, domains=DOMAINS)
+
+
+@pytest.mark.parametrize(
+    ("batch", "size", "inputs", "attributes"),
+    [
+        (3, 4, "bhcls", {"direction": "bidirectional", "zero_point": np.uint8(117)}),
+        (1, 4, "bp", {"direction": "reverse", "clip": 0.5}),
+        (2, 4, "", {"zero_point": np.int8(3), "input_forget": 1}),
+        (2, 260, "b", {}),  # ONNX Runtime does not divide a batch of 4 or fewer wide states
+        (5, 260, "bs", {}),
+    ],
+)
+@pytest.mark.gate(but=2)
+def test_a_quantized_lstm_rounds_inputs_and_states_as_onnxruntime(
+    batch: int, size: int, inputs: str, attributes: Any
+) -> None:
+    proto, x = quantized_lstm(6, batch, size, inputs, **attributes), floats(6, batch, 3)
+    for result, expected in zip(dmljax.onnx.load(proto)(x), by_onnxruntime(proto, [x], batch), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=2e-6, atol=2e-6)
+
+
+@GATE
+def test_a_quantized_lstm_becomes_a_directml_graph() -> None:
+    recur, x = dmljax.onnx.load(quantized_lstm(3, 2, 4, "b")), floats(3, 2, 3)
+    run = dmljax.directml.lower(recur.graph())
+    for result, expected in zip(run(x).values(), recur(x), strict=True):
+        np.testing.assert_allclose(np.reshape(result, expected.shape), expected, rtol=2e-6, atol=2e-6)
 
 
 @pytest.mark.parametrize(
