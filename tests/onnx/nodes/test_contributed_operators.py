@@ -149,6 +149,10 @@ CASES: dict[str, tuple[Any, ...]] = {
     "QLinearSigmoid": ([u8(3, 5), *PARAMETERS], {}),
     "QLinearLeakyRelu": ([s8(3, 5), scale(0.05), zero(12, np.int8), scale(0.04), zero(-7, np.int8)], {"alpha": 0.2}),
     "QLinearSoftmax": ([u8(3, 5), scale(0.05), zero(120), scale(1 / 256), zero(0)], {"axis": -1, "opset": 13}),
+    "QLinearSoftmax in 288 of 288.7 steps": (
+        [u8(3, 5), scale(0.05), zero(120), scale(1 / 288.7), zero(0)],
+        {"axis": -1, "opset": 13},
+    ),
     "QLinearSoftmax flat": ([u8(2, 3, 5), scale(0.05), zero(120), scale(1 / 256), zero(0)], {"axis": 1, "opset": 12}),
     "QLinearConcat": (
         [scale(0.1), zero(3), u8(2, 3), scale(0.2), zero(100), u8(2, 4), scale(0.05), zero(9)],

@@ -92,6 +92,27 @@ def test_quantized_sums_next_to_halves_are_rounded_as_in_onnxruntime(operator: s
     np.testing.assert_array_equal(dmljax.onnx.load(proto)(*arrays), by_onnxruntime(proto, arrays)[0])
 
 
+@pytest.mark.parametrize("operator", ["QuantizeLinear", "DequantizeLinear"])
+@pytest.mark.parametrize(("axis", "shape"), [(1, (4, 6)), (0, (7, 2))])
+@pytest.mark.gate(but=1)
+def test_the_last_block_of_an_axis_may_be_shorter(axis: int, shape: Any, operator: str) -> None:
+    random, sizes = np.random.default_rng(0), np.array(shape)
+    sizes[axis] = -(-shape[axis] // 4)
+    x = random.standard_normal(shape).astype(np.float32)
+    x = x if operator == "QuantizeLinear" else (40 * x).astype(np.int8)
+    scale, zero = random.uniform(0.01, 0.1, sizes).astype(np.float32), random.integers(-9, 9, sizes, np.int8)
+    proto = one_node(operator, [x, scale, zero], domain="", version=21, axis=axis, block_size=4)
+    (expected,) = by_onnxruntime(proto, [x, scale, zero])
+    np.testing.assert_array_equal(dmljax.onnx.load(proto)(x, scale, zero), expected)
+
+
+def test_blocks_that_do_not_cover_an_axis_are_refused() -> None:
+    x, scale = np.zeros((4, 6), np.int8), np.ones((4, 1), np.float32)
+    run = dmljax.onnx.load(one_node("DequantizeLinear", [x, scale], domain="", version=21, axis=1, block_size=4))
+    with pytest.raises(DmlError, match="must have 2 blocks of 4 along axis 1"):
+        run(x, scale)
+
+
 def test_a_quantized_product_may_have_a_scale_for_each_row() -> None:
     a, b = np.array([[10, 20], [30, 40]], np.uint8), np.array([[1, 2], [3, 4]], np.uint8)
     scales, zeros = np.array([0.5, 2.0], np.float32), np.array([1, 2], np.uint8)

@@ -6,6 +6,7 @@ import numpy as np
 
 import dmljax
 from dmljax.errors import InvalidDesc, Problem
+from dmljax.foundation.dimensions import is_symbolic
 from dmljax.onnx.graph.reader import dtype_of
 from dmljax.onnx.handlers.registry import handles
 from dmljax.onnx.nodes.data.shapes import normalize_axis
@@ -18,10 +19,22 @@ def _spread(parameter: Array, x: Array, axis: int, block_size: int) -> Array:
     # ONNX has a scale and a zero point per tensor, per index of an axis, or per block of an axis.
     if parameter.ndim == 0 or (parameter.size == 1 and parameter.ndim == 1):
         return parameter.reshape(())
-    if block_size:
-        return parameter
     axis = normalize_axis(axis, x.ndim)
+    if block_size:
+        return _spread_blocks(parameter, x, axis, block_size)
     return jnp.expand_dims(parameter, [other for other in range(x.ndim) if other != axis])
+
+
+def _spread_blocks(parameter: Array, x: Array, axis: int, block_size: int) -> Array:
+    """Repeats parameters of blocks if the last block is shorter, which DirectML does not have."""
+    size = x.shape[axis]
+    if parameter.ndim != x.ndim or is_symbolic(size) or parameter.shape[axis] * block_size == size:
+        return parameter
+    count = -(-size // block_size)
+    if parameter.shape[axis] != count:
+        rule = f"must have {count} blocks of {block_size} along axis {axis} of an input of shape {x.shape}"
+        raise InvalidDesc(Problem("scale and zero point", rule, f"shape {parameter.shape}"))
+    return jax.lax.slice_in_dim(jnp.repeat(parameter, block_size, axis=axis), 0, size, axis=axis)
 
 
 @handles("QuantizeLinear")
