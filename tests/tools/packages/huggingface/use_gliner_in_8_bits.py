@@ -1,8 +1,5 @@
 # /// script
 # dependencies = ["gliner", "transformers", "torch", "onnx", "onnxruntime"]
-#
-# [tool.dmljax]
-# remark = "ONNX Runtime also rounds the inputs and states of its LSTM to 8 bits, dmljax does not"
 # ///
 """Finds entities in lines with an exported model in 8 bits."""
 

@@ -2,7 +2,7 @@
 # dependencies = ["pipecat-ai", "numpy"]
 #
 # [tool.dmljax]
-# remark = "ONNX Runtime's own change by 0.13 if the sound changes by 1e-6"
+# remark = "if features change by 1e-6, ONNX Runtime gives 0.42 to 0.79, and dmljax 0.43 to 0.80"
 # ///
 """Guesses with Smart Turn, in 8 bits, whether a speaker is done."""
 
