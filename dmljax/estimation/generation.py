@@ -9,11 +9,12 @@ from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 from dmljax.errors import require, within
 from dmljax.estimation.depth import PreparedByDepth, prepare_by_depth
-from dmljax.estimation.placement import MODEL_AXIS, ChipProgram, auto_axis_types, place_arguments, sizes_of_mesh
+from dmljax.estimation.placement import ChipProgram, auto_axis_types, place_arguments, sizes_of_mesh
 from dmljax.estimation.programs import Prepared, bytes_on_a_chip
 from dmljax.estimation.report import Batch, Estimate, format_amount, largest_batch, remarks, side_by_side
 from dmljax.estimation.targets import place_of
 from dmljax.foundation.checks import integer_in
+from dmljax.foundation.sharding import MODEL_AXIS
 from dmljax.text import join_words, show
 
 NOTE = """\

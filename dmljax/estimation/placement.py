@@ -17,10 +17,9 @@ from dmljax.descriptors.validation import validate
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, require
 from dmljax.estimation.targets import Place, without_mesh
 from dmljax.foundation.meshes import place_weights, require_fitting
+from dmljax.foundation.sharding import MODEL_AXIS
 from dmljax.graphs.graph import Graph
 from dmljax.text import did_you_mean, show
-
-MODEL_AXIS = "model"  # the mesh axis along which a model divides its own weights
 
 
 class ChipProgram(NamedTuple):

@@ -15,12 +15,28 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 R = TypeVar("R")
 
+BATCH_AXES = ("data", "batch")
+MODEL_AXIS = "model"
+
 MeshAxes = str | tuple[str, ...] | None  # the mesh axes that one dimension is sharded over
 
 
 def dimension_axes(x: Array) -> list[MeshAxes]:
     """The axes of an explicit mesh that shard each dimension of `x`; None for a dimension that is not sharded."""
     return list(jax.typeof(x).sharding.spec)
+
+
+def axes_by_name(x: Array) -> tuple[MeshAxes, MeshAxes]:
+    """The axes of the mesh of `x` that divide batches and a model, such as its heads, as far as their names say.
+
+    The type of an array tells the mesh, but only on explicit meshes how it divides the array. None if other axes divide
+    anything, too, and for axes of one device.
+    """
+    mesh = jax.typeof(x).sharding.mesh
+    names = [name for name, size in mesh.shape.items() if size > 1]
+    batch = next((name for name in names if name in BATCH_AXES), None)
+    model = MODEL_AXIS if MODEL_AXIS in names else None
+    return (batch, model) if {*names} <= {batch, model} else (None, None)
 
 
 def may_be_sharded(x: Array) -> bool:
@@ -175,8 +191,12 @@ def dividing_axes(axes: MeshAxes, size: int, x: Array) -> MeshAxes:
 
     A dimension that names an axis of one device cannot be squeezed later: JAX 0.10 then has no gradient.
     """
-    mesh = jax.typeof(x).sharding.mesh
-    count = math.prod(mesh.shape[name] for name in _names(axes))
+    return axes_dividing(axes, size, jax.typeof(x).sharding.mesh)
+
+
+def axes_dividing(axes: MeshAxes, size: int, mesh: AbstractMesh) -> MeshAxes:
+    """`axes`, if `mesh` has them, and they divide a dimension of `size` into several equal parts, or else None."""
+    count = math.prod(mesh.shape.get(name, 0) for name in _names(axes))
     return axes if count > 1 and size % count == 0 else None
 
 

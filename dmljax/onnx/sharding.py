@@ -12,6 +12,7 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionS
 
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem
 from dmljax.foundation.meshes import place_weights, require_fitting
+from dmljax.foundation.sharding import MODEL_AXIS
 from dmljax.onnx.graph.graph import Node
 from dmljax.onnx.rewrites.loaded_graph import LoadedGraph
 from dmljax.onnx.rewrites.low_rank import BARE, FIRST, SECOND
@@ -63,6 +64,13 @@ def partition(loaded: LoadedGraph, arrays: Mapping[str, Any], axis: str, count: 
             _divide_table(node, inputs, weights)
     divided = {name: PartitionSpec(*[None] * place, axis) for name, place in weights.divided.items()}
     return {name: divided.get(name, PartitionSpec()) for name in arrays}
+
+
+def specs_while_traced(loaded: LoadedGraph, weights: Mapping[str, Any]) -> dict[str, PartitionSpec]:
+    """The specs that `partition` chooses for weights that JAX traces: of their mesh, their types only tell the axes."""
+    sizes = (jax.typeof(weight).sharding.mesh.shape for weight in weights.values())
+    count = next((axes[MODEL_AXIS] for axes in sizes if MODEL_AXIS in axes), 1)
+    return partition(loaded, weights, MODEL_AXIS, count) if count > 1 else {}
 
 
 class _DividedWeights:

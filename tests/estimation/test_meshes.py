@@ -1,5 +1,6 @@
 """Chips that share the work of an ONNX network exchange what the estimate counts."""
 
+import re
 import sys
 from collections.abc import Iterator
 from functools import cache, partial
@@ -15,7 +16,7 @@ from helpers import FULL
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P
 
 from dmljax import multihead_attention
-from dmljax.lowerings.numbers.few_bits import Weights, multiply_by_weights
+from dmljax.lowerings.numbers.few_bits import Division, Weights, multiply_by_weights
 
 for module in ("libtpu", "jax_cuda12_plugin"):
     pytest.importorskip(module, reason="the extra `accelerators` is not installed")
@@ -129,13 +130,20 @@ def test_operations_with_kernels_compile_for_several_tpus() -> None:
     def array(sizes: tuple[int, ...], dtype: Any, *axes: str | None) -> Any:
         return jax.ShapeDtypeStruct(sizes, dtype, sharding=NamedSharding(mesh, P(*axes)))
 
+    def called(lowered: Any) -> int:
+        """The kernels of a program that exchanges nothing."""
+        compiled = lowered.compile()
+        assert meshes.use_of(compiled).exchanged == 0
+        return len(re.findall(r'custom_call_target="tpu_custom_call"', compiled.as_text()))
+
     x = array((4, 1024, 512), jnp.bfloat16, "data", None, "model")
     attention = partial(multihead_attention, head_count=4, is_causal=True)
-    assert meshes.use_of(jax.jit(attention).lower(x, x, x).compile()).exchanged == 0
+    assert called(jax.jit(attention).lower(x, x, x)) == 1
     rows, codes = array((64, 1024), jnp.bfloat16, "data"), array((2048, 32, 16), np.uint8, "model")
     scales, zeros = array((2048, 32), jnp.bfloat16, "model"), array((1, 1), np.uint8)
 
-    def product(rows: Any, *arrays: Any) -> Any:
-        return multiply_by_weights(rows, Weights(*arrays), 4)
+    def product(rows: Any, *arrays: Any, **options: Any) -> Any:
+        return multiply_by_weights(rows, Weights(*arrays), 4, **options)
 
-    assert meshes.use_of(jax.jit(product).lower(rows, codes, scales, zeros).compile()).exchanged == 0
+    by_columns = partial(product, division=Division("data", "model"))
+    assert called(jax.jit(by_columns).lower(rows, codes, scales, zeros)) == 1

@@ -407,6 +407,43 @@ def test_each_device_has_a_kernel_for_its_batches_and_heads(
     assert compiled(*placed)[0].sharding.spec == rows.spec
 
 
+@pytest.mark.parametrize("axis_type", few_of([AxisType.Explicit, AxisType.Auto], AxisType.Auto), ids=lambda x: x.name)
+@GATE
+def test_several_tpus_have_a_kernel_each(axis_type: AxisType, kernels_for: Callable[[str], None]) -> None:
+    mesh = mesh_of(axis_type, data=2, model=4)
+    operands = [normal(2, 8, count * 8) for count in (8, 4, 4)]
+    bias, ends = normal(1, 8, 8, 8), np.array([8, 5], np.int32)
+
+    def attended(query: Any, key: Any, value: Any, bias: Any, ends: Any) -> Any:
+        heads = {"query_head_count": 8, "key_value_head_count": 4}
+        mask = {"mask": ends, "mask_type": "key_sequence_length", "relative_position_bias": bias}
+        return value_and_grads(lambda *arrays: grouped(*arrays, **heads, **mask), query, key, value)
+
+    expected = jax.jit(attended)(*operands, bias, ends)
+    kernels_for("tpu")
+    rows = NamedSharding(mesh, P("data", None, "model"))
+    specs = (P(None, "model"), P("data"))
+    placed = [jax.device_put(x, rows) for x in operands]
+    placed += [jax.device_put(x, NamedSharding(mesh, spec)) for x, spec in zip((bias, ends), specs, strict=True)]
+    program = jax.jit(lambda *arrays: attended(*arrays))
+    text = program.trace(*placed).lower(lowering_platforms=("tpu",)).as_text()
+    assert text.count("tpu_custom_call") == 3  # forward, and two of the gradients
+    compiled = program.lower(*placed).compile()
+    agree(compiled(*placed), expected, np.float32)
+    assert collectives(compiled) == []
+
+
+@pytest.mark.parametrize("sizes", [{"model": 8}, {"rows": 2, "model": 4}, {"rows": 2}], ids=str)
+def test_meshes_that_do_not_say_how_to_divide_heads_are_left_to_xla(
+    sizes: dict[str, int], kernels_for: Callable[[str], None]
+) -> None:
+    mesh = mesh_of(AxisType.Auto, **sizes)
+    placed = [jax.device_put(normal(2, 8, 32), NamedSharding(mesh, P())) for _ in range(3)]
+    kernels_for("tpu")
+    attended = jax.jit(partial(ungrouped, head_count=4))
+    assert "tpu_custom_call" not in attended.trace(*placed).lower(lowering_platforms=("tpu",)).as_text()
+
+
 @FULL
 def test_devices_sum_the_gradients_of_a_bias(kernels_for: Callable[[str], None]) -> None:
     mesh = mesh_of(AxisType.Auto, batch=2)

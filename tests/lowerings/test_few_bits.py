@@ -1,5 +1,6 @@
 """Products with weights of few bits, as each platform computes them, on this CPU."""
 
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -13,7 +14,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 from dmljax.lowerings.kernels import few_bits as few_bits_kernels
 from dmljax.lowerings.numbers import few_bits
-from dmljax.lowerings.numbers.few_bits import Weights, multiply_by_weights, unpack
+from dmljax.lowerings.numbers.few_bits import WHOLE, Division, Weights, multiply_by_weights, unpack
 
 RNG = np.random.default_rng(5)
 PLATFORMS = ("cpu", "gpu", "tpu")
@@ -192,6 +193,54 @@ def test_devices_have_columns_or_blocks(where: Any, divided: str, lower_for: Cal
     agree(multiply(a_there, placed), expected_product(a, weights, 4))
     exchanged = collectives(multiply.lower(a_there, placed).compile())
     assert {name for name, _ in exchanged} <= ({"all-reduce"} if divided == "blocks" else set())
+
+
+DIVISIONS = {
+    "columns": Division("data", "model"),
+    "blocks": Division("data", None, "model"),
+    "rows": Division("data"),
+}
+
+
+@SAMPLED
+@pytest.mark.parametrize("divided", DIVISIONS)
+@pytest.mark.parametrize("axis_type", [AxisType.Auto, AxisType.Explicit], ids=lambda kind: kind.name)
+@GATE
+def test_several_tpus_have_a_kernel_each(axis_type: AxisType, divided: str, lower_for: Callable[[str], None]) -> None:
+    mesh, (rows, columns, blocks) = mesh_of(axis_type, data=2, model=4), DIVISIONS[divided]
+    weights, a = weights_of(32, 32, 16, 4), jnp.asarray(RNG.standard_normal((6, 2, 512)), jnp.bfloat16)
+    placed = Weights(*(jax.device_put(x, NamedSharding(mesh, P(columns, blocks))) for x in weights))
+    a_there = jax.device_put(a, NamedSharding(mesh, P(rows, None, blocks)))
+    # Types tell how an explicit mesh divides arrays.
+    division = DIVISIONS[divided] if axis_type is AxisType.Auto else WHOLE
+    multiply = jax.jit(partial(multiply_by_weights, bits=4, division=division))
+    assert "tpu_custom_call" in multiply.trace(a_there, placed).lower(lowering_platforms=("tpu",)).as_text()
+    lower_for("tpu")
+    expected = expected_product(a, weights, 4)
+    with jax.set_mesh(mesh) if axis_type is AxisType.Explicit else contextlib.nullcontext():
+        compiled = multiply.lower(a_there, placed).compile()
+    agree(compiled(a_there, placed), expected, 2**-8)
+    assert {name for name, _ in collectives(compiled)} == ({"all-reduce"} if blocks else set())
+    # A batch of rows, and derivatives by the formula
+    batched = jax.jit(jax.vmap(partial(multiply_by_weights, bits=4, division=division), (0, None)))
+    agree(batched(a_there, placed), expected, 2**-8)
+    grads = jax.jit(lambda a, weights: jax.grad(lambda a: jnp.sum(multiply(a, weights) ** 2))(a))(a_there, placed)
+    expected_grads = jax.grad(lambda a: jnp.sum(few_bits._multiply_planes(4, None, a, *weights) ** 2))(a)
+    agree(grads.astype(np.float32), np.asarray(expected_grads, np.float64), 0.05)
+
+
+def test_parts_that_the_kernel_of_a_tpu_does_not_take_are_left_to_xla() -> None:
+    mesh = mesh_of(AxisType.Auto, model=4)
+    weights, a = weights_of(32, 8, 16, 4), jnp.ones((4, 128), np.float32)  # two blocks of rows for each device
+    placed = Weights(*(jax.device_put(x, NamedSharding(mesh, P(None, "model"))) for x in weights))
+    for division, has_kernel in (
+        (Division(None, None, "model"), False),
+        (WHOLE, False),
+        (Division(None, "model"), True),
+    ):
+        multiply = jax.jit(partial(multiply_by_weights, bits=4, division=division))
+        text = multiply.trace(a, placed).lower(lowering_platforms=("tpu",)).as_text()
+        assert ("tpu_custom_call" in text) is has_kernel
 
 
 def test_columns_of_bytes_are_in_order() -> None:

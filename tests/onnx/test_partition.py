@@ -1,6 +1,7 @@
 """Weights of models on meshes: which dimension devices divide, and that results equal those of one device."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnx.parser
 import pytest
-from helpers import GATE, SAMPLED, mesh_of
+from helpers import GATE, SAMPLED, collectives, mesh_of
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec as P
 
 import dmljax.onnx
@@ -62,6 +63,26 @@ def test_queries_keys_and_values_are_divided_by_columns_and_the_output_by_rows()
         "down": P(None, "model"),
         "other": P(),
     }
+
+
+@GATE
+def test_several_tpus_have_a_kernel_for_each_product_with_few_bits(lower_for: Callable[[str], None]) -> None:
+    nodes = """a = com.microsoft.MatMulNBits<K = 128, N = 512, bits = 4, block_size = 16>(x, up, up_scales)
+        b = Gelu(a) y = com.microsoft.MatMulNBits<K = 512, N = 128, bits = 4, block_size = 16>(b, down, down_scales)"""
+    codes = {"up": (512, 8, 8), "down": (128, 32, 8)}
+    arrays: Any = {name: RNG.integers(0, 256, sizes, np.uint8) for name, sizes in codes.items()}
+    arrays |= {f"{name}_scales": np.full(n * blocks, 0.01, np.float32) for name, (n, blocks, _) in codes.items()}
+    model, x = read("float[N, 128] x", "", nodes, **arrays), RNG.standard_normal((8, 128)).astype(np.float32)
+    expected = model(x)
+    mesh = mesh_of(AxisType.Auto, data=2, model=4)
+    weights, shared = model.shard(mesh), jax.device_put(x, NamedSharding(mesh, P("data")))
+    assert (weights["up"].sharding.spec, weights["down"].sharding.spec) == (P("model"), P(None, "model"))
+    lowered = jax.jit(model.apply).trace(weights, shared).lower(lowering_platforms=("tpu",))
+    assert lowered.as_text().count("tpu_custom_call") == 2
+    lower_for("tpu")
+    compiled = jax.jit(lambda weights, x: model.apply(weights, x)).lower(weights, shared).compile()
+    np.testing.assert_allclose(compiled(weights, shared), expected, rtol=0.02, atol=0.02)
+    assert [name for name, _ in collectives(compiled)] == ["all-reduce"]
 
 
 @GATE

@@ -20,7 +20,7 @@ from jax import Array, lax
 
 from dmljax.foundation.dimensions import is_symbolic, replace_at
 from dmljax.foundation.precision import Precision
-from dmljax.foundation.sharding import match_varying_axes, may_be_sharded
+from dmljax.foundation.sharding import MeshAxes, axes_by_name, match_varying_axes, may_be_sharded
 from dmljax.lowerings.attention import fused as fused_attention
 from dmljax.lowerings.platform import choose
 from dmljax.types import widened
@@ -51,13 +51,16 @@ def attention(
     *,
     precision: Precision | None,
     keys_in_rows: bool = False,
+    division: tuple[MeshAxes, MeshAxes] | None = None,
 ) -> Array:
     """The softmax of `query @ key.mT * scale + bias` along the keys, times the values, in at least float32.
 
     `keys` and `values` may be several arrays, which are joined along the positions. `keys_in_rows` says that their
     heads lie beside each other in memory, as those of queries do, and not apart as in a cache. With `axis_name`, each
     device along that axis has a block of the positions, and the bias and the mask have the keys of all blocks.
+    `division` has the axes of a mesh of TPUs that divide batches and heads of keys; by default, their names say so.
     """
+    division = axes_by_name(query) if division is None else division
     optional = {"query": query, "scale": scale, "bias": bias} | (mask or Mask())._asdict()
     batch = jnp.broadcast_shapes(query.shape[:-2], keys[0].shape[:-2])
     scores = *batch, query.shape[-2], sum(key.shape[-2] for key in keys)
@@ -80,7 +83,7 @@ def attention(
         on_cpu = partial(_attend_in_blocks, on_cpu, _MOST_ON_CPU, is_one_by_one=not may_be_sharded(keys[0]))
     if _exceeds(_MOST_ELSEWHERE, *scores):
         elsewhere = partial(_attend_in_blocks, at_once, _MOST_ELSEWHERE)
-    kernels: dict[str, Any] = {chip: partial(_attend_in_kernel, elsewhere, chip, in_rows) for chip in chips}
+    kernels: dict[str, Any] = {chip: partial(_attend_in_kernel, elsewhere, chip, in_rows, division) for chip in chips}
     if "gpu" in {*fitting} - {*chips} and keys_in_rows and (count := _count_splits(scores[-1])) > 1:
         kernels["gpu"] = partial(_attend_in_splits, count, precision, in_rows)
     result: Array = choose(arrays, keys, values, cpu=on_cpu, default=elsewhere, **kernels)
@@ -130,6 +133,7 @@ def _attend_in_kernel(
     formula: Formula,
     chip: str,
     in_rows: tuple[str, ...],
+    division: tuple[MeshAxes, MeshAxes],
     arrays: Arrays,
     keys: Sequence[Array],
     values: Sequence[Array],
@@ -141,7 +145,7 @@ def _attend_in_kernel(
     def formula_of_operands(operands: Arrays) -> Array:
         return formula(operands, [operands["key"]], [operands["value"]]).astype(dtype)
 
-    spec = fused_attention.AttentionSpec(chip, tuple(operands), in_rows, formula_of_operands)
+    spec = fused_attention.AttentionSpec(chip, tuple(operands), in_rows, formula_of_operands, division)
     return fused_attention.fused_attention(spec, operands).astype(widened(dtype))
 
 

@@ -16,8 +16,9 @@ import numpy as np
 from jax import Array
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
+from dmljax.foundation.sharding import MeshAxes, axes_dividing
 from dmljax.lowerings.kernels import primitives
 
 Arrays = dict[str, Array]  # by name
@@ -30,6 +31,7 @@ class AttentionSpec(NamedTuple):
     names: tuple[str, ...]  # of the operands
     in_rows: tuple[str, ...]  # names of operands whose heads lie beside each other in memory, as in a row
     formula: Callable[[Arrays], Any]
+    division: tuple[MeshAxes, MeshAxes] = (None, None)  # of batches and heads of keys on a mesh of TPUs
     is_part: bool = False  # whether other keys follow, so that results are in float32 and the lse counts
 
     def dtype(self, operand_dtype: Any) -> Any:
@@ -299,14 +301,29 @@ def _partition(
     return primitives.partition_by(function, rule, shardings)
 
 
+def _divide(
+    kernel: Any, mesh: AbstractMesh, types: Sequence[Any], outcomes: Sequence[Any], *, spec: AttentionSpec, **_: Any
+) -> Any:
+    """The kernel on a mesh of TPUs, which divides batches and heads; None if it divides neither, or not equally."""
+    sizes = types[spec.names.index("query")].shape[:2]
+    axes = [axes_dividing(x, size, mesh) for x, size in zip(spec.division, sizes, strict=True)]
+    if not any(axes) or any(x and size > 1 and x not in axes for x, size in zip(spec.division, sizes, strict=True)):
+        return None
+
+    def spec_of(x: Any) -> PartitionSpec:
+        return PartitionSpec(*(names if size > 1 else None for names, size in zip(axes, x.shape, strict=False)))
+
+    return primitives.divide_by(kernel, mesh, [*map(spec_of, outcomes)], [*map(spec_of, types)])
+
+
 _attend = primitives.primitive("attention", _attend_types)
 _jvp = primitives.primitive("attention_jvp", _jvp_types)
 _vjp = primitives.primitive("attention_vjp", _vjp_types)
 for primitive in (_attend, _jvp, _vjp):
     batching.primitive_batchers[primitive] = partial(_batch, primitive)
 mlir.register_lowering(_jvp, mlir.lower_fun(_jvp_by_formula, multiple_results=True))
-primitives.register(_attend, _attend_in_kernel, _attend_by_formula, _partition, _kernel_chip)
-primitives.register(_vjp, _vjp_in_kernel, _vjp_by_formula, _partition, _kernel_chip)
+primitives.register(_attend, _attend_in_kernel, _attend_by_formula, _partition, _divide, _kernel_chip)
+primitives.register(_vjp, _vjp_in_kernel, _vjp_by_formula, _partition, _divide, _kernel_chip)
 ad.primitive_jvps[_attend] = _attend_jvp
 ad.primitive_jvps[_jvp] = partial(primitives.jvp_by_formula, _jvp, _jvp_by_formula)
 ad.primitive_jvps[_vjp] = partial(primitives.jvp_by_formula, _vjp, _vjp_by_formula)

@@ -16,7 +16,9 @@ from jax import Array, lax
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.extend.core import Primitive
 from jax.interpreters import ad, mlir
-from jax.sharding import AbstractMesh
+from jax.sharding import AbstractMesh, AxisType, PartitionSpec
+
+from dmljax.foundation.sharding import MeshAxes
 
 Compute = Callable[..., list[Array]]
 
@@ -67,22 +69,24 @@ def register(
     kernel: Compute,
     formula: Compute,
     partition: Callable[..., Callable[..., Any]],
+    divide: Callable[..., Callable[..., Any] | None],
     chip_of: Callable[..., str | None],
 ) -> None:
     """Lowers an operation to a kernel on each device, or to the formula, which XLA divides by itself.
 
-    `kernel` takes `interpret`, and `partition` makes it a function for a mesh of devices. `chip_of` says from the
-    operation's parameters for which chip there is a kernel.
+    `kernel` takes `interpret`. `partition` makes it a function for a mesh of devices, which divides it as XLA divides
+    the operands. XLA's compiler for TPUs calls no function of this process that could do so; for TPUs, `divide` makes
+    it a function under `jax.shard_map`, from the operation's parameters, or returns None if these do not say how.
+    `chip_of` says from the parameters for which chip there is a kernel.
 
     The formula takes the kernel's place where the mesh is unknown or belongs to `jax.shard_map` only in part; on a mesh
-    of TPUs, because their compiler calls no function of this process, which divides a kernel; in programs that are
-    exported, for a GPU because JAX promises nothing about the format of its kernels, and for several devices because of
-    that function; in branches that a program for several platforms has for others, which never run; and for GPUs that
-    Triton does not compile for.
+    of TPUs unless `divide` has a function; in programs that are exported, for a GPU because JAX promises nothing about
+    the format of its kernels, and for several devices that `partition` would divide it among; in branches that a
+    program for several platforms has for others, which never run; and for GPUs that Triton does not compile for.
     """
     KERNELS[operation] = Kernel(kernel, chip_of)
     for platform in ("cpu", "rocm", *CHIPS):
-        rule = partial(_lower, kernel, formula, partition, chip_of, platform)
+        rule = partial(_lower, kernel, formula, partition, divide, chip_of, platform)
         mlir.register_lowering(operation, rule, platform=platform)
 
 
@@ -90,6 +94,7 @@ def _lower(
     kernel: Compute,
     formula: Compute,
     partition: Callable[..., Callable[..., Any]],
+    divide: Callable[..., Callable[..., Any] | None],
     chip_of: Callable[..., str | None],
     platform: str,
     context: Any,
@@ -104,14 +109,21 @@ def _lower(
     is_elsewhere = CHIPS.get(platform) != chip and tuple(module.platforms) != ("cpu",)
     is_on_mesh = hasattr(axes, "num_devices") and axes.num_devices > 1  # outside `jax.shard_map`
     is_in_part = hasattr(axes, "manual_axes") and {*axes.manual_axes} != {*axes.mesh.axis_names}
-    has_formula = is_elsewhere or is_in_part or (is_exported and (is_on_mesh or chip == "gpu"))
+    # Hide from the kernel the mesh that its operands vary over.
+    plain = [jax.core.ShapedArray(x.shape, x.dtype) for x in context.avals_in]
+    has_formula = is_elsewhere or is_in_part or (is_exported and chip == "gpu")
     if chip is None or has_formula or (platform == "cuda" and has_old_gpu()):
         function = partial(formula, **parameters)
     elif is_on_mesh:
-        is_divisible = axes.abstract_mesh is not None and platform != "tpu"
-        function = partition(by_kernel, **parameters) if is_divisible else partial(formula, **parameters)
-    # Hide from the kernel the mesh that its operands vary over.
-    plain = [jax.core.ShapedArray(x.shape, x.dtype) for x in context.avals_in]
+        mesh = axes.abstract_mesh
+        divided = (
+            divide(by_kernel, mesh, plain, context.avals_out, **parameters)
+            if mesh is not None and chip == "tpu"
+            else None
+        )
+        is_divisible = mesh is not None and platform != "tpu" and not is_exported
+        by_mesh = partition(by_kernel, **parameters) if is_divisible else partial(formula, **parameters)
+        function = by_mesh if divided is None else divided
     kernel_context = context.replace(avals_in=plain, module_context=module.replace(platforms=(platform,)))
     lower = mlir.lower_fun(function, multiple_results=True)
     with warnings.catch_warnings():
@@ -169,6 +181,30 @@ def partition_by(
     partitioned_kernel = custom_partitioning(lambda *arrays: kernel(*arrays))
     partitioned_kernel.def_partition(partition, sharding_rule=rule)
     return cast(Callable[..., Any], partitioned_kernel)
+
+
+def divide_by(
+    kernel: Callable[..., Any],
+    mesh: AbstractMesh,
+    results: Sequence[PartitionSpec],
+    operands: Sequence[PartitionSpec],
+    axes_of_sum: MeshAxes = None,
+) -> Callable[..., Any]:
+    """`kernel` on the parts of operands that a device of a mesh has, whose results may be parts of a sum."""
+
+    def call_device(*arrays: Array) -> Any:
+        results_of_device = kernel(*arrays)
+        return results_of_device if axes_of_sum is None else lax.psum(results_of_device, axes_of_sum)
+
+    auto = AbstractMesh(mesh.axis_sizes, mesh.axis_names, axis_types=(AxisType.Auto,) * len(mesh.axis_names))
+
+    def call(*arrays: Array) -> Any:
+        with jax.sharding.use_abstract_mesh(auto):  # instead of the mesh of `jax.set_mesh`
+            return jax.shard_map(
+                call_device, mesh=auto, in_specs=tuple(operands), out_specs=list(results), check_vma=False
+            )(*arrays)
+
+    return call
 
 
 @functools.cache

@@ -6,7 +6,7 @@ product, so the rows at each place in a byte are a separate product.
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from typing import Any, NamedTuple, cast
 
@@ -15,11 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.interpreters import ad, batching
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 from dmljax.foundation.dimensions import is_symbolic
 from dmljax.foundation.precision import Precision, resolve_precision
-from dmljax.foundation.sharding import call_with_auto_axes, dimension_axes
+from dmljax.foundation.sharding import MeshAxes, axes_dividing, call_with_auto_axes, dimension_axes
 from dmljax.lowerings.kernels import primitives
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.workarounds import materialize_bits
@@ -43,11 +43,28 @@ class Weights(NamedTuple):
     zeros: Array  # (columns, blocks), or (1, 1) for all; in uint8, or floats of the type of the scales
 
 
-def multiply_by_weights(a: Array, weights: Weights, bits: int) -> Array:
-    """`a @ weights` in at least float32, after rounding the weights to the type of `a`."""
-    columns = dimension_axes(weights.codes)[0]
+class Division(NamedTuple):
+    """The axes of a mesh that divide rows of the first factor, columns of the weights, and blocks of their rows."""
+
+    rows: MeshAxes = None
+    columns: MeshAxes = None
+    blocks: MeshAxes = None
+
+
+WHOLE = Division()
+
+
+def multiply_by_weights(a: Array, weights: Weights, bits: int, division: Division = WHOLE) -> Array:
+    """`a @ weights` in at least float32, after rounding the weights to the type of `a`.
+
+    `division` says how devices divide the operands, where their types do not, as those on explicit meshes do. It
+    changes only where kernels of several TPUs compute.
+    """
+    columns, blocks = dimension_axes(weights.codes)[:2]
     axes_of_a = dimension_axes(a)
-    blocks = dimension_axes(weights.codes)[1]
+    if any((*axes_of_a, columns, blocks)):
+        rows = next((axes for axes, size in zip(axes_of_a[:-1], a.shape, strict=False) if size > 1), None)
+        division = Division(rows, columns, blocks)
     zeros_axes = [None, None] if weights.zeros.shape == (1, 1) else [columns, blocks]
     operands = [
         (a, axes_of_a),
@@ -55,10 +72,11 @@ def multiply_by_weights(a: Array, weights: Weights, bits: int) -> Array:
         (weights.scales, [columns, blocks]),
         (weights.zeros, zeros_axes),
     ]
-    return call_with_auto_axes(partial(_product, bits, resolve_precision()), operands, [*axes_of_a[:-1], columns])
+    product = partial(_product, bits, resolve_precision(), division)
+    return call_with_auto_axes(product, operands, [*axes_of_a[:-1], columns])
 
 
-def _product(bits: int, precision: Precision | None, a: Array, *arrays: Array) -> Array:
+def _product(bits: int, precision: Precision | None, division: Division, a: Array, *arrays: Array) -> Array:
     _, blocks, count = arrays[0].shape
     rows = math.prod(a.shape[:-1])
     missing = blocks * count * (8 // bits) - a.shape[-1]  # rows that fill the last block
@@ -72,7 +90,7 @@ def _product(bits: int, precision: Precision | None, a: Array, *arrays: Array) -
     if rows <= _MOST_ROWS_ON_CPU and count * (8 // bits) << bits <= _LARGEST_ON_CPU and arrays[2].dtype == np.uint8:
         by_platform["cpu"] = partial(_multiply_integers, bits, precision)
     chips = [chip for chip in ("gpu", "tpu") if _fits_kernel(chip, rows, precision, a, *arrays)]
-    by_platform |= {chip: partial(_bind_kernel, bits, precision, chip) for chip in chips}
+    by_platform |= {chip: partial(_bind_kernel, bits, precision, division, chip) for chip in chips}
     return choose(a, *arrays, default=by_planes, **by_platform)
 
 
@@ -184,9 +202,17 @@ def _fits_kernel(
 _TYPES_IN_KERNEL = {np.dtype(dtype) for dtype in (np.float16, jnp.bfloat16, np.float32)}
 
 
-def _bind_kernel(bits: int, precision: Precision | None, chip: str, a: Array, *arrays: Array) -> Array:
+def _bind_kernel(
+    bits: int, precision: Precision | None, division: Division, chip: str, a: Array, *arrays: Array
+) -> Array:
     rows = a.reshape(-1, a.shape[-1])
-    parameters = {"bits": bits, "precision": precision, "chip": chip, "marker": primitives.marker()}
+    parameters = {
+        "bits": bits,
+        "precision": precision,
+        "division": division,
+        "chip": chip,
+        "marker": primitives.marker(),
+    }
     (result,) = _multiply.bind(rows, *arrays, **parameters)
     return cast(Array, result).reshape(*a.shape[:-1], -1)
 
@@ -205,7 +231,7 @@ def _multiply_in_kernel(
 
 
 def _multiply_by_formula(
-    a: Array, *arrays: Array, bits: int, precision: Precision | None, chip: str, marker: Any = None
+    a: Array, *arrays: Array, bits: int, precision: Precision | None, chip: str, **parameters: Any
 ) -> list[Array]:
     return [(_multiply_unpacked if chip == "gpu" and a.shape[0] > 1 else _multiply_planes)(bits, precision, a, *arrays)]
 
@@ -215,7 +241,7 @@ def _batch(arrays: Any, axes: Any, **parameters: Any) -> Any:
     a, *weights = arrays
     if all(axis is None for axis in axes[1:]):
         a = jnp.moveaxis(a, axes[0], 0)
-        return [_product(parameters["bits"], parameters["precision"], a, *weights)], [0]
+        return [_product(parameters["bits"], parameters["precision"], parameters["division"], a, *weights)], [0]
     return jax.vmap(partial(_multiply_by_formula, **parameters), axes)(*arrays), [0]
 
 
@@ -242,7 +268,43 @@ def _partition(kernel: Any, **parameters: Any) -> Any:
     return primitives.partition_by(kernel, rule, shardings, lambda operands: axes_of(operands)[2])
 
 
+def _divide(
+    kernel: Any,
+    mesh: AbstractMesh,
+    types: Sequence[Any],
+    outcomes: Any,
+    *,
+    precision: Precision | None,
+    division: Division,
+    **parameters: Any,
+) -> Any:
+    """The kernel on a mesh of TPUs; None if the mesh divides nothing, or a device's part is not the kernel's."""
+    a, codes, _, zeros = types
+    sizes = a.shape[0], *codes.shape[:2]
+    rows, columns, blocks = (axes_dividing(x, size, mesh) for x, size in zip(division, sizes, strict=True))
+    if not (rows or columns or blocks):
+        return None
+    specs = [
+        PartitionSpec(*axes)
+        for axes in (
+            (rows, blocks),
+            (columns, blocks),
+            (columns, blocks),
+            () if zeros.shape == (1, 1) else (columns, blocks),
+        )
+    ]
+    parts: list[Any] = [
+        jax.ShapeDtypeStruct(NamedSharding(mesh, spec).shard_shape(x.shape), x.dtype)
+        for x, spec in zip(types, specs, strict=True)
+    ]
+    if not _fits_kernel("tpu", parts[0].shape[0], precision, *parts):
+        return None
+    return primitives.divide_by(kernel, mesh, [PartitionSpec(rows, columns)], specs, blocks)
+
+
 _multiply = primitives.primitive("product_with_few_bits", _types)
-primitives.register(_multiply, _multiply_in_kernel, _multiply_by_formula, _partition, lambda chip, **parameters: chip)
+primitives.register(
+    _multiply, _multiply_in_kernel, _multiply_by_formula, _partition, _divide, lambda chip, **parameters: chip
+)
 ad.primitive_jvps[_multiply] = partial(primitives.jvp_by_formula, _multiply, _multiply_by_formula)
 batching.primitive_batchers[_multiply] = _batch

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 import jax
 import numpy as np
+from jax.sharding import PartitionSpec
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.onnx.graph.graph import MAIN, Node
@@ -160,6 +161,7 @@ class NodeCall:
     evaluate: Callable[..., Any]  # a function of a subgraph's output; None if the output is not known
     bound: int | str | None  # the caller's bound for a size that depends on values, if any; may be LARGEST
     graph_key: Array | None  # the random key of the node's graph, if the caller gave one
+    specs: Mapping[str, PartitionSpec]  # of the model's weights on a mesh, by name
 
     def maximum(self, at_most: int) -> int | None:
         """The bound of a size that depends on values, which cannot exceed `at_most`; None if the caller gave none."""

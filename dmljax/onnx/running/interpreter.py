@@ -10,11 +10,13 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import PartitionSpec
 from jax.typing import DTypeLike
 
 from dmljax.calls.decorator import ignore_calls
@@ -53,6 +55,19 @@ def weights_of_types(types: Mapping[DType, DType]) -> Iterator[None]:
         yield
     finally:
         _GIVEN_TYPES.reset(token)
+
+
+_SPECS: ContextVar[Mapping[str, PartitionSpec]] = ContextVar("_SPECS", default=MappingProxyType({}))
+
+
+@contextmanager
+def weights_with_specs(specs: Mapping[str, PartitionSpec]) -> Iterator[None]:
+    """Says how the devices of a mesh divide the weights of a call, for nodes that XLA does not divide by itself."""
+    token = _SPECS.set(specs)
+    try:
+        yield
+    finally:
+        _SPECS.reset(token)
 
 
 class Interpreter:
@@ -136,7 +151,7 @@ class Interpreter:
             known = functools.partial(_known_of, next(filter(None, node.outputs), ""))
             key: Any = values.get(KEY)
             evaluated = functools.partial(self._evaluate, values)
-            arguments["call"] = NodeCall(node, run, known, evaluated, self._bound_of(node), key)
+            arguments["call"] = NodeCall(node, run, known, evaluated, self._bound_of(node), key, _SPECS.get())
         with jax.named_scope(f"[{node.label}]"), jax.named_scope(node.operator):
             is_of_images = handler.is_elementwise and are_channels_last()
             is_of_images = is_of_images and not self._images_of(graph).isdisjoint(node.inputs)

@@ -23,8 +23,17 @@ from dmljax.onnx.rewrites.loaded_graph import LoadedGraph, digest_parts
 from dmljax.onnx.running.filters import filters_to_store, restore_filter, store_filter
 from dmljax.onnx.running.folding import fold
 from dmljax.onnx.running.inputs import Inputs, is_text
-from dmljax.onnx.running.interpreter import KEY, Interpreter, as_array, is_known, narrow_elements, weights_of_types
+from dmljax.onnx.running.interpreter import (
+    KEY,
+    Interpreter,
+    as_array,
+    is_known,
+    narrow_elements,
+    weights_of_types,
+    weights_with_specs,
+)
 from dmljax.onnx.running.static_part import KeyedArray, StaticPart
+from dmljax.onnx.sharding import specs_while_traced
 from dmljax.onnx.values.counts import NotKnown
 from dmljax.onnx.values.padded import Padded, is_padded_array
 from dmljax.onnx.values.types import Array, DType, Elements, Value
@@ -256,6 +265,9 @@ class Plan:
             self.interpreter.trace_context(graph),
             library_filters(bool(filters)),
             weights_of_types(self._call_types(arguments)),
+            weights_with_specs(
+                specs_while_traced(self.graph, {name: x for name, x in arguments.items() if name != KEY})
+            ),
         ):
             results = self._outputs(self.interpreter.run_nodes(graph, values))
         for name, result in zip(self.graph.running.output_names, results, strict=True):

@@ -244,11 +244,17 @@ def _attend(
     numbers = {"scale": _inverse_root(sizes.size, wide) if scale is None else scale, "added": mask_filter_value}
     inputs |= {name: jnp.asarray(value, wide) for name, value in numbers.items()}
 
-    def compute(*operands: Array) -> Any:
-        return _compute(dict(zip(inputs, operands, strict=True)), sizes, source, options)
-
     operands = [(x, dimension_axes(x)) for x in inputs.values()]
-    outputs: Any = call_with_auto_axes(compute, operands, *_axes_of_results(inputs, sizes, source, options.has_present))
+    axes_of_results = _axes_of_results(inputs, sizes, source, options.has_present)
+    division: tuple[MeshAxes, MeshAxes] | None = None
+    if any(map(any, (axes for _, axes in operands))):
+        batch, positions, features = axes_of_results[0]
+        division = (None, None) if positions else (batch, features)
+
+    def compute(*operands: Array) -> Any:
+        return _compute(dict(zip(inputs, operands, strict=True)), sizes, source, options, division)
+
+    outputs: Any = call_with_auto_axes(compute, operands, *axes_of_results)
     return cast(Results, MultiheadAttention(*outputs) if options.has_present else outputs)
 
 
@@ -272,7 +278,13 @@ def _check_sizes(
     return sizes, _sources(shapes)
 
 
-def _compute(arrays: dict[str, Array], sizes: _AttentionSizes, source: Mapping[str, str], options: _Options) -> Any:
+def _compute(
+    arrays: dict[str, Array],
+    sizes: _AttentionSizes,
+    source: Mapping[str, str],
+    options: _Options,
+    division: tuple[MeshAxes, MeshAxes] | None,
+) -> Any:
     """The output, and the present keys and values if wanted, in the type of the queries."""
     axis_name, dtype = options.axis_name, arrays[source["query"]].dtype
     query, key, value = (_split_heads(role, sizes, source, arrays) for role in _PLACES)
@@ -290,6 +302,7 @@ def _compute(arrays: dict[str, Array], sizes: _AttentionSizes, source: Mapping[s
         axis_name,
         precision=options.precision,
         keys_in_rows=not any(name.startswith("past_") for name in arrays),
+        division=division,
     )
     output = jnp.moveaxis(result, 3, 1).reshape(sizes.shapes()["output"]).astype(dtype)
     if not options.has_present:

@@ -2,13 +2,14 @@
 
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import PartitionSpec
 
 import dmljax
 from dmljax.errors import InvalidDesc, Problem, Unsupported
-from dmljax.foundation.sharding import shard_along
-from dmljax.lowerings.numbers.few_bits import Weights, dequantize, multiply_by_weights, unpack
+from dmljax.foundation.sharding import axes_by_name, shard_along
+from dmljax.lowerings.numbers.few_bits import WHOLE, Division, Weights, dequantize, multiply_by_weights, unpack
 from dmljax.lowerings.numbers.products import matrix_product
-from dmljax.onnx.handlers.registry import handles_contrib, look_up
+from dmljax.onnx.handlers.registry import NodeCall, handles_contrib, look_up
 from dmljax.onnx.handlers.signatures import Vector, Vectors
 from dmljax.onnx.nodes.data.shapes import normalize_axis
 from dmljax.onnx.values.types import Array, DType, Elements
@@ -31,6 +32,7 @@ def _matmul_of_few_bits(
     bits: int = 4,
     block_size: int,
     weight_prepacked: int = 0,
+    call: NodeCall,
 ) -> Array:
     if bits not in (2, 4, 8) or weight_prepacked:
         setting = f"{bits} bits" if not weight_prepacked else "weight_prepacked"
@@ -46,7 +48,10 @@ def _matmul_of_few_bits(
     else:
         zeros = zero_points.reshape(N, blocks)
     if groups is None:
-        product = multiply_by_weights(a, Weights(codes, scales, zeros), bits)
+        columns, block_axes, *_ = *call.specs.get(call.node.inputs[1], PartitionSpec()), None, None
+        batch, model = axes_by_name(a)
+        division = Division(batch, columns, block_axes) if batch or model else WHOLE
+        product = multiply_by_weights(a, Weights(codes, scales, zeros), bits, division)
     else:  # the block of each row, regardless of its position
         places = groups.astype(jnp.int32)
         numbers = unpack(codes, bits).reshape(N, -1, 1)[:, :K]
