@@ -29,8 +29,8 @@ def dimension_axes(x: Array) -> list[MeshAxes]:
 def axes_by_name(x: Array) -> tuple[MeshAxes, MeshAxes]:
     """The axes of the mesh of `x` that divide batches and a model, such as its heads, as far as their names say.
 
-    The type of an array tells the mesh, but only on explicit meshes how it divides the array. None if other axes divide
-    anything, too, and for axes of one device.
+    The type of an array tells its mesh, but only on explicit meshes how the array is divided. Both are None if the mesh
+    has other axes of several devices.
     """
     mesh = jax.typeof(x).sharding.mesh
     names = [name for name, size in mesh.shape.items() if size > 1]

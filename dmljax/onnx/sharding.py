@@ -67,7 +67,7 @@ def partition(loaded: LoadedGraph, arrays: Mapping[str, Any], axis: str, count: 
 
 
 def specs_while_traced(loaded: LoadedGraph, weights: Mapping[str, Any]) -> dict[str, PartitionSpec]:
-    """The specs that `partition` chooses for weights that JAX traces: of their mesh, their types only tell the axes."""
+    """The specs that `partition` chooses for weights that JAX traces, whose types tell only the axes of their mesh."""
     sizes = (jax.typeof(weight).sharding.mesh.shape for weight in weights.values())
     count = next((axes[MODEL_AXIS] for axes in sizes if MODEL_AXIS in axes), 1)
     return partition(loaded, weights, MODEL_AXIS, count) if count > 1 else {}

@@ -426,7 +426,8 @@ def test_several_tpus_have_a_kernel_each(axis_type: AxisType, kernels_for: Calla
     placed = [jax.device_put(x, rows) for x in operands]
     placed += [jax.device_put(x, NamedSharding(mesh, spec)) for x, spec in zip((bias, ends), specs, strict=True)]
     program = jax.jit(lambda *arrays: attended(*arrays))
-    text = program.trace(*placed).lower(lowering_platforms=("tpu",)).as_text()
+    with jax.enable_x64(False):  # with 64-bit types, JAX 0.8.0 does not lower these kernels
+        text = program.trace(*placed).lower(lowering_platforms=("tpu",)).as_text()
     assert text.count("tpu_custom_call") == 3  # forward, and two of the gradients
     compiled = program.lower(*placed).compile()
     agree(compiled(*placed), expected, np.float32)

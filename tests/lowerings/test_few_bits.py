@@ -208,7 +208,7 @@ DIVISIONS = {
 @GATE
 def test_several_tpus_have_a_kernel_each(axis_type: AxisType, divided: str, lower_for: Callable[[str], None]) -> None:
     mesh, (rows, columns, blocks) = mesh_of(axis_type, data=2, model=4), DIVISIONS[divided]
-    weights, a = weights_of(32, 32, 16, 4), jnp.asarray(RNG.standard_normal((6, 2, 512)), jnp.bfloat16)
+    weights, a = weights_of(32, 32, 16, 4), jnp.asarray(RNG.standard_normal((6, 2, 512)), np.float32)
     placed = Weights(*(jax.device_put(x, NamedSharding(mesh, P(columns, blocks))) for x in weights))
     a_there = jax.device_put(a, NamedSharding(mesh, P(rows, None, blocks)))
     # Types tell how an explicit mesh divides arrays.

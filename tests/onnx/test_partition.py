@@ -75,7 +75,8 @@ def test_several_tpus_have_a_kernel_for_each_product_with_few_bits(lower_for: Ca
     model, x = read("float[N, 128] x", "", nodes, **arrays), RNG.standard_normal((8, 128)).astype(np.float32)
     expected = model(x)
     mesh = mesh_of(AxisType.Auto, data=2, model=4)
-    weights, shared = model.shard(mesh), jax.device_put(x, NamedSharding(mesh, P("data")))
+    weights: Any = model.shard(mesh)
+    shared = jax.device_put(x, NamedSharding(mesh, P("data")))
     assert (weights["up"].sharding.spec, weights["down"].sharding.spec) == (P("model"), P(None, "model"))
     lowered = jax.jit(model.apply).trace(weights, shared).lower(lowering_platforms=("tpu",))
     assert lowered.as_text().count("tpu_custom_call") == 2
