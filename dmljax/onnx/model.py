@@ -21,6 +21,7 @@ from dmljax.onnx.rewrites.fewer_layers import graph_with_layers, longest_layers
 from dmljax.onnx.rewrites.loaded_graph import LoadedGraph
 from dmljax.onnx.rewrites.low_rank import draw_weights, with_low_rank
 from dmljax.onnx.running.plan import CallWeights, Plan, unpack, without_sizes
+from dmljax.onnx.running.rounded_sizes import RoundedDecoder, find_rounded_decoder
 from dmljax.onnx.to_directml.conversion import directml_graph
 from dmljax.onnx.values.padded import is_padded_array, sizes_of
 from dmljax.onnx.values.types import Array
@@ -377,6 +378,11 @@ def compiled_program(model: Model, inputs: Sequence[Any]) -> Callable[..., Any] 
     None if the model draws random numbers, or runs several programs.
     """
     return model._plan.compiled_program(model.weights, inputs)
+
+
+def rounded_decoder(model: Model) -> RoundedDecoder | None:
+    """The model as a decoder that rounds the sizes of its caches up; None if it has no growing caches."""
+    return find_rounded_decoder(model._plan)
 
 
 def _are_keys(value: Any) -> bool:

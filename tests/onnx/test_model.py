@@ -62,7 +62,7 @@ def test_a_model_is_compiled_once_for_numpy_and_jax_arrays(picture: Any, monkeyp
         traces.append(arrays)
         return run(*arrays)
 
-    monkeypatch.setattr(Plan, "_run", traced)
+    monkeypatch.setattr(Plan, "trace", traced)
     network = dmljax.onnx.load(small_network())
     for arrays in (picture, jnp.asarray(picture), jnp.asarray(picture)):
         chex.assert_trees_all_equal(network(arrays), network(x=arrays))

@@ -78,7 +78,7 @@ def ways_to_run(session: Any, feed: dict[str, Any]) -> list[Callable[[], Any]]:
 @pytest.mark.usefixtures("programs")
 def test_only_the_first_run_of_a_type_checks_and_traces(count: Callable[[Any, str], list[Any]]) -> None:
     session = session_of(ADD)
-    checks, traces = count(sessions, "convert_feed"), count(Plan, "_run")
+    checks, traces = count(sessions, "convert_feed"), count(Plan, "trace")
     (expected,) = session.run(None, FEED)
     assert (len(checks), len(traces)) == (2, 1)
     for run in ways_to_run(session, FEED):
@@ -93,7 +93,7 @@ def test_only_the_first_run_of_a_type_checks_and_traces(count: Callable[[Any, st
 @pytest.mark.usefixtures("programs")
 def test_a_hundred_threads_compile_one_program(count: Callable[[Any, str], list[Any]]) -> None:
     session = session_of(ADD)
-    traces, results = count(Plan, "_run"), dict[int, Any]()
+    traces, results = count(Plan, "trace"), dict[int, Any]()
     barrier = threading.Barrier(100)
 
     def run(number: int) -> None:
@@ -178,7 +178,7 @@ def test_a_scalar_and_one_with_a_shape_take_different_programs() -> None:
 
 @pytest.mark.usefixtures("programs")
 def test_results_are_inputs_of_the_next_run(count: Callable[[Any, str], list[Any]]) -> None:
-    session, traces = session_of("f (float[N] x) => (float[N] z) { z = Add(x, x) }"), count(Plan, "_run")
+    session, traces = session_of("f (float[N] x) => (float[N] z) { z = Add(x, x) }"), count(Plan, "trace")
     value = ort.OrtValue.ortvalue_from_numpy(X)
     for _ in range(5):
         (value,) = session.run_with_ort_values(None, {"x": value})
@@ -200,7 +200,7 @@ def test_the_memory_of_a_value_may_change_after_a_run(node: str) -> None:
 
 
 def test_options_of_jax_reach_later_runs(count: Callable[[Any, str], list[Any]]) -> None:
-    session, traces = session_of(ADD), count(Plan, "_run")
+    session, traces = session_of(ADD), count(Plan, "trace")
     for _ in range(2):
         session.run(None, FEED)
         with jax.default_matmul_precision("highest"):

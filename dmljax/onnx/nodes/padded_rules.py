@@ -104,8 +104,9 @@ def _fit(value: Any, sizes: Sizes) -> Array:
 
 
 @handles_padded(
-    ELEMENTWISE, "BitCast", "BitShift", "Cast", "Dropout", "IsInf", "Mean", "Mod", "Affine", "Add", "Sub", "Mul", "Div"
-)
+    ELEMENTWISE, "BitCast", "BitShift", "Cast", "Dropout", "IsInf", "Mean", "Mod", "Affine", "Add", "Sub", "Mul", "Div",
+    "Pow",
+)  # fmt: skip
 def _elementwise(run: Run, *inputs: Any, **_: Any) -> Results:
     sizes = _broadcast([x.shape for x in inputs if x is not None])
     results = run(*(None if x is None else _fit(x, sizes) for x in inputs))
@@ -284,7 +285,7 @@ def _slice(run: Run, x: Any, starts: Any, ends: Any, axes: Any = None, steps: An
         size, step = x.shape[axis], 1 if window.step is None else window.step
         if isinstance(step, Count):
             raise _refusal("a step that depends on values", step)
-        if window == slice(None):
+        if window.start is window.stop is window.step is None:
             continue
         lowest, highest = (0, size) if step > 0 else (-1, size - 1)
         first, last = (_clamp(place, size, lowest, highest) for place in (window.start, window.stop))

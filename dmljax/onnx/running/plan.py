@@ -94,11 +94,11 @@ class Plan:
         # Outside jit, values are known when their nodes run, and sizes need no bounds.
         outside = Interpreter(loaded.find, {}, loaded.leading)
         self._static_part = StaticPart(outside, loaded)
-        kept: Any = {"source": self._source, "failure": NotKnown, "on_program": self._note_sizes}
+        kept: Any = {"source": self.source, "failure": NotKnown, "on_program": self.note_sizes}
         self._sizes: set[str] = set()  # of the inputs that have a program
         self._has_told_sizes = False
         self._by_place = Program(self._run_by_place, "the model", static_argnums=0, **kept)
-        self._by_values = Program(self._run, "the model", static_argnums=(0, 1), **kept)
+        self._by_values = Program(self.trace, "the model", static_argnums=(0, 1), **kept)
         is_by_place = not any(tensor.name in loaded.deciding or tensor.kind != "tensor" for tensor in loaded.inputs)
         self._mode = PlanMode.BY_PLACE if loaded.inputs and is_by_place else PlanMode.BY_VALUES
 
@@ -141,13 +141,13 @@ class Plan:
             error.args = (*error.args, *self.interpreter.left_open.values())
             raise
 
-    def _source(self) -> str:
+    def source(self) -> str:
         """A digest of all that programs compute from besides their arguments: also of the numbers of folded weights."""
         constants = self._folded.constants if "_folded" in vars(self) else {}
         known = (digest_parts(name, value) for name, value in constants.items())
         return digest_of(self.graph.digest, *(part for parts in known for part in parts))
 
-    def _note_sizes(self, *arguments: Any, is_stored: bool) -> None:
+    def note_sizes(self, *arguments: Any, is_stored: bool) -> None:
         """Tells the user of a command once that other sizes of inputs need other programs."""
         *_, inputs = arguments
         if not isinstance(inputs, dict):
@@ -244,15 +244,16 @@ class Plan:
     def _run_by_place(self, uses_loaded: bool, arguments: Mapping[str, Array], *inputs: Any) -> Any:
         with within("onnx"):
             floats = self._other_floats(CallWeights(arguments, arguments, uses_loaded))
-            return unpack(self._run(uses_loaded, (), arguments, self._inputs.bind(inputs, {}, floats)))
+            return unpack(self.trace(uses_loaded, (), arguments, self._inputs.bind(inputs, {}, floats)))
 
-    def _run(
+    def trace(
         self,
         uses_loaded: bool,
         known: tuple[KeyedArray, ...],
         arguments: Mapping[str, Array],
         inputs: Mapping[str, Value],
     ) -> list[Value]:
+        """The results of inputs that `Inputs` has checked, inside a program."""
         graph, weights, filters = self.graph.running, {**arguments}, frozenset[str]()
         if uses_loaded:
             graph, filters = self._folded.graph, self._folded.filters

@@ -124,9 +124,14 @@ def convert_feed(requested: TensorType, value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.dtype.kind in "US":
         value = value.astype(object)
     if isinstance(value, np.ndarray | jax.Array):
-        _check_type(requested, value)
-        _check_sizes(requested, value.shape)
+        check_array(requested, value)
     return value
+
+
+def check_array(requested: TensorType, array: Any) -> None:
+    """Raises if an array has another type than an input, or sizes that do not fit."""
+    _check_type(requested, array)
+    _check_sizes(requested, array.shape)
 
 
 def _check_type(requested: TensorType, value: Any) -> None:

@@ -9,7 +9,15 @@ import numpy as np
 from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.run.answers import Answering, refusing
 from dmljax.run.onnxruntime.arguments import require_kind, require_type
-from dmljax.run.onnxruntime.values import OrtValue, as_numpy, device_of_name, memory_at, require_shape
+from dmljax.run.onnxruntime.values import (
+    OrtValue,
+    as_numpy,
+    content_of,
+    device_of_name,
+    memory_at,
+    require_shape,
+    value_of_result,
+)
 from dmljax.text import show
 
 
@@ -98,7 +106,7 @@ class IOBinding(Answering):
 
     def synchronize_outputs(self) -> None:
         """Waits for the outputs."""
-        jax.block_until_ready([value._value for value in self._found.values() if value.is_tensor()])
+        jax.block_until_ready([content_of(value) for value in self._found.values()])
 
     def get_outputs(self) -> list[OrtValue]:
         """The outputs of the last run, in the order in which they were bound; they are empty before it."""
@@ -106,21 +114,22 @@ class IOBinding(Answering):
 
     def copy_outputs_to_cpu(self) -> list[Any]:
         """The outputs of the last run as NumPy arrays."""
-        return [as_numpy(value._value) for value in self._found.values()]
+        return [as_numpy(content_of(value)) for value in self._found.values()]
 
     def _fill(self, results: Sequence[Any]) -> None:
         """Puts the results where the outputs are bound."""
         for (name, place), result in zip(self._outputs.items(), results, strict=True):
             if isinstance(place, str):
-                self._found[name] = OrtValue(result, place)
+                self._found[name] = value_of_result(result, place)
             else:
-                _require_place(name, self._found[name], result)
-                self._found[name].update_inplace(result)
+                value = value_of_result(result, "cpu")
+                _require_place(name, self._found[name], value)
+                self._found[name].update_inplace(value)
 
 
-def _require_place(name: str, value: OrtValue, result: Any) -> None:
+def _require_place(name: str, value: OrtValue, result: OrtValue) -> None:
     """Raises unless a result has the type and the shape of the value or the memory that an output is bound to."""
-    expected, found = ((each.data_type(), each.shape()) for each in (OrtValue(result, "cpu"), value))
+    expected, found = ((each.data_type(), each.shape()) for each in (result, value))
     if expected[0] != found[0]:
         raise InvalidType(f"Unexpected output data type. Actual: ({found[0]}) , expected: ({expected[0]})")
     if expected[1] != found[1]:

@@ -15,10 +15,12 @@ import numpy as np
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem
 from dmljax.onnx import Model
 from dmljax.onnx.graph.graph import TensorType
-from dmljax.onnx.model import loaded_graph
+from dmljax.onnx.model import loaded_graph, rounded_decoder
 from dmljax.onnx.running.inputs import check_input
+from dmljax.onnx.running.rounded_sizes import RoundedArray, RoundedDecoder
 from dmljax.run.answers import Answering, refusing
 from dmljax.run.onnxruntime.arguments import (
+    check_array,
     convert_feed,
     read_names,
     require_callback,
@@ -42,7 +44,15 @@ from dmljax.run.onnxruntime.options import RunOptions, SessionOptions
 from dmljax.run.onnxruntime.profiling import Profile, count_nodes
 from dmljax.run.onnxruntime.programs import Programs
 from dmljax.run.onnxruntime.providers import Provider, choose_providers, names_of, require_known
-from dmljax.run.onnxruntime.values import OrtValue, as_numpy, type_text, value_of
+from dmljax.run.onnxruntime.values import (
+    OrtValue,
+    RoundedValue,
+    as_numpy,
+    content_of,
+    type_text,
+    value_of,
+    value_of_result,
+)
 from dmljax.text import show
 
 
@@ -120,6 +130,7 @@ class InferenceSession(Answering):
             with self._profile.measure("session_initialization", lambda: count_nodes(self._model)):
                 self._inputs, self._defaults = map(self._override, (self._model.inputs, self._model.defaults))
                 self._output_names = [output.name for output in self._model.outputs]
+            self._decoder = rounded_decoder(self._model)
         if self._options.optimized_model_filepath:
             with refusing("onnxruntime"), jax.enable_x64(True):
                 self._model.save(self._options.optimized_model_filepath)
@@ -269,7 +280,7 @@ class InferenceSession(Answering):
             names = self._check_call(output_names, "input_dict_ort_values", feed, run_options)
             require_values("input_dict_ort_values", feed)
             results = self._results(names, feed)
-        return [OrtValue(result, "cpu") for result in results]
+        return [value_of_result(result, "cpu") for result in results]
 
     def run_async(
         self,
@@ -305,7 +316,8 @@ class InferenceSession(Answering):
         if not _is_for_run(run_options):
             require_type("run_options", run_options, RunOptions, type(None))
         names, feed = list(iobinding._outputs), iobinding._inputs
-        results = self._run_again(names, {name: value_of(value) for name, value in feed.items()}) if names else None
+        looks_up = names and self._decoder is None
+        results = self._run_again(names, {name: value_of(value) for name, value in feed.items()}) if looks_up else None
         with refusing("onnxruntime"):
             if not names:
                 raise InvalidDesc("Error in execution: At least one output should be requested.")
@@ -332,18 +344,41 @@ class InferenceSession(Answering):
         with refusing("onnxruntime", kind_of_run), jax.enable_x64(True):
             requested = list(names) if names else outputs
             require_outputs(requested, outputs)
-            values = self._programs.run_checked(feed, self._call_model)
+            values = None if self._decoder is None else self._call_decoder(self._decoder, feed)
+            if values is None:
+                values = self._programs.run_checked(feed, self._call_model)
             results = dict(zip(outputs, values if len(outputs) > 1 else [values], strict=True))
             return [results[name] for name in requested]
 
-    def _call_model(self, feed: Mapping[str, Any]) -> Any:
-        types = {tensor.name: tensor for tensor in (*self._inputs, *self._defaults)}
+    def _call_decoder(self, decoder: RoundedDecoder, feed: Mapping[str, Any]) -> Any:
+        require_inputs(feed, self._types)
+        contents = {name: content_of(value) for name, value in feed.items() if isinstance(value, RoundedValue)}
+        rounded = {name: array for name, array in contents.items() if isinstance(array, RoundedArray)}
+        arrays, shaped = self._check_feed({name: value for name, value in feed.items() if name not in rounded})
+        for name, array in rounded.items():
+            check_array(self._types[name], array)
+        outputs = None if shaped else decoder(self._model.weights, {**arrays, **rounded})
+        if decoder.is_exact:
+            self._decoder = None
+        return outputs if outputs is None or len(outputs) > 1 else outputs[0]
+
+    @functools.cached_property
+    def _types(self) -> dict[str, TensorType]:
+        return {tensor.name: tensor for tensor in (*self._inputs, *self._defaults)}
+
+    def _check_feed(self, feed: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
+        """The arrays of a feed, and the names of scalars that have a shape."""
+        types = self._types
         require_inputs(feed, types)
         converted = {name: convert_feed(types[name], value) for name, value in feed.items()}
         shaped = {name for name, value in converted.items() if types[name].sizes == () and np.ndim(value)}
         arrays = {
             name: value if name in shaped else check_input(types[name], value, {}) for name, value in converted.items()
         }
+        return arrays, shaped
+
+    def _call_model(self, feed: Mapping[str, Any]) -> Any:
+        arrays, shaped = self._check_feed(feed)
         placed = [arrays.pop(tensor.name, None) for tensor in self._inputs]
         if self._model.is_random:
             arrays["key"] = jax.random.fold_in(jax.random.key(_Seed.value), next(_Seed.runs))

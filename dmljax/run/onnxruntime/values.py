@@ -13,6 +13,7 @@ from onnx import helper
 
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported
 from dmljax.foundation.checks import integers
+from dmljax.onnx.running.rounded_sizes import RoundedArray
 from dmljax.run.answers import Answering, Refusal, refusing
 from dmljax.text import show
 
@@ -212,6 +213,54 @@ class OrtValue(Answering):
             if not array.flags.c_contiguous:
                 raise Refusal(Problem("data", "must be contiguous", show(array)))
             return cls(np.asarray(_Writable(array)) if is_capsule else array, "cpu")
+
+
+class RoundedValue(OrtValue):
+    """An array that a decoder has returned with padding, and takes back as it is; others get its true elements."""
+
+    rounded: RoundedArray | None  # until someone may write to the elements
+
+    def __init__(self, rounded: RoundedArray, device: str) -> None:
+        vars(self).update(rounded=rounded, _device=device)
+
+    @property
+    def _value(self) -> Any:
+        if self.rounded is not None:
+            self._value = self.rounded.cut()
+        return vars(self)["_cut"]
+
+    @_value.setter
+    def _value(self, value: Any) -> None:
+        vars(self).update(_cut=value, rounded=None)
+
+    def numpy(self) -> Any:
+        return as_numpy(content_of(self))
+
+    def shape(self) -> list[int]:
+        return list(content_of(self).shape)
+
+    def data_type(self) -> str:
+        return type_of_dtype(content_of(self).dtype)
+
+    def is_tensor(self) -> bool:
+        return True
+
+    def has_value(self) -> bool:
+        return True
+
+    def is_tensor_sequence(self) -> bool:
+        return False
+
+
+def content_of(value: OrtValue) -> Any:
+    """Returns the content of a value, with padding if it still has it."""
+    rounded = value.rounded if isinstance(value, RoundedValue) else None
+    return value._value if rounded is None else rounded
+
+
+def value_of_result(result: Any, device: str) -> OrtValue:
+    """Makes a value of what a run has computed."""
+    return RoundedValue(result, device) if isinstance(result, RoundedArray) else OrtValue(result, device)
 
 
 _DLPACK_CPU = (1, 0)  # kDLCPU, and the number of the device
