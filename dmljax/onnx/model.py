@@ -380,6 +380,11 @@ def compiled_program(model: Model, inputs: Sequence[Any]) -> Callable[..., Any] 
     return model._plan.compiled_program(model.weights, inputs)
 
 
+def forget_programs(model: Model) -> None:
+    """Frees the memory of a model's compiled programs, which later calls compile again."""
+    model._plan.forget_programs()
+
+
 def rounded_decoder(model: Model) -> RoundedDecoder | None:
     """The model as a decoder that rounds the sizes of its caches up; None if it has no growing caches."""
     return find_rounded_decoder(model._plan)

@@ -56,7 +56,7 @@ def test_a_model_describes_its_inputs_and_outputs(network: Any) -> None:
 def test_a_model_is_compiled_once_for_numpy_and_jax_arrays(picture: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "JAX_ARRAYS", set())  # as in a new process, which has seen no array
     monkeypatch.setattr("dmljax.onnx.running.plan.JAX_ARRAYS", checks.JAX_ARRAYS)
-    run, traces = Plan._run, []
+    run, traces = Plan.trace, []
 
     def traced(*arrays: Any) -> Any:
         traces.append(arrays)

@@ -227,3 +227,19 @@ def test_errors_of_run_async_arrive_after_right_runs_too() -> None:
         assert ended.wait(60)
     assert errors[:2] == ["", ""]
     assert "y must have size 4 for N, like x" in errors[2]
+
+
+@pytest.mark.usefixtures("programs")
+def test_a_session_keeps_a_number_of_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dmljax.run.onnxruntime.programs.MOST_PROGRAMS", 3)
+    client = jax.devices()[0].client
+    session = session_of(ADD)
+    session.run(None, FEED)
+    gc.collect()
+    before, most = len(client.live_executables()), 0
+    for size in range(5, 13):
+        found = session.run(None, {"x": np.ones(size, np.float32), "y": np.ones(size, np.float32)})
+        np.testing.assert_array_equal(found[0], np.full(size, 2, np.float32))
+        gc.collect()
+        most = max(most, len(client.live_executables()) - before)
+    assert most == 2  # besides the first

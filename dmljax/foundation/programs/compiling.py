@@ -116,6 +116,11 @@ class Program:
         leaves, tree = jax.tree.flatten((arguments, {}))
         return self._compiled.get((_jax_options(), tree, *map(_type_of, leaves)))
 
+    def forget(self) -> None:
+        """Frees the memory of what was compiled for all types."""
+        self._compiled.clear()
+        self.jitted.clear_cache()
+
     def _compile(self, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         report(f"tracing {self._name}")
         traced = self.jitted.trace(*arguments, **options)

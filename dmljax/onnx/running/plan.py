@@ -125,6 +125,10 @@ class Plan:
         program = self._by_place.compiled_for(call.uses_loaded, call.arguments, *inputs)
         return None if program is None else functools.partial(program, call.arguments)
 
+    def forget_programs(self) -> None:
+        for program in (self._by_place, self._by_values):
+            program.forget()
+
     def run(self, call: CallWeights, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """Computes the results from any inputs."""
         return without_sizes(unpack(self.run_with_sizes(call, inputs, named)))

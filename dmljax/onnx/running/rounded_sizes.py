@@ -192,8 +192,6 @@ class RoundedDecoder:
             for size in rooms
             if size != _ALL and (size != _OLD or old) and (size != _NEW or (new > 1 and self._rounds_new))
         ]
-        if not open_sizes:
-            return None
         largest = rooms | {_OLD: rooms[_ALL] - rooms[_NEW]}
         sizes = (_Size(size, 1 if size == _OLD else 2, largest[size]) for size in open_sizes)
         padded_sizes = {*open_sizes, *([_ALL] if {_OLD, _NEW} & {*open_sizes} else [])}

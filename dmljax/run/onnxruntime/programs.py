@@ -10,8 +10,10 @@ import numpy as np
 
 from dmljax.foundation.programs.compiling import main_options
 from dmljax.onnx import Model
-from dmljax.onnx.model import compiled_program
+from dmljax.onnx.model import compiled_program, forget_programs
 from dmljax.run.onnxruntime.values import value_of
+
+MOST_PROGRAMS = 256  # that a session keeps
 
 _type_of = attrgetter("__class__", "dtype", "shape")
 
@@ -56,11 +58,19 @@ class Programs:
         if types not in self._known:
             with self._lock:
                 if types not in self._known:  # another thread may have been first
+                    if len(self._known) >= MOST_PROGRAMS:
+                        self._forget()
                     outputs = run(feed)
                     self._remember(feed)
                     self._known.add(types)
                     return outputs
         return run(feed)
+
+    def _forget(self) -> None:
+        """Frees the memory of all programs."""
+        self._programs.clear()
+        self._known.clear()
+        forget_programs(self._model)
 
     def _remember(self, feed: Mapping[str, Any]) -> None:
         if not self._looks_up or feed.keys() != {*self._names}:
