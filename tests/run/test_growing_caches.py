@@ -6,6 +6,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from small_growing_models import decoder_proto, empty_caches, next_caches
+from small_language_models import KEY_HEADS, SIZE, language_proto
 
 from dmljax.errors import InvalidDesc
 from dmljax.onnx.running import rounded_sizes
@@ -170,6 +171,21 @@ def test_outputs_that_are_bound_to_memory_are_written_there() -> None:
     binding.bind_output("present.0.key", "cpu", 0, np.float32, memory.shape, memory.ctypes.data)
     session.run_with_iobinding(binding)
     np.testing.assert_allclose(memory, wanted[1], rtol=1e-5, atol=1e-5)
+
+
+def test_grouped_attention_takes_caches_with_room(traces: list[Any]) -> None:
+    proto = language_proto(layers=1)
+    session, other = ort.InferenceSession(proto.SerializeToString()), reference(proto)
+    caches = {name: np.zeros((1, KEY_HEADS, 0, SIZE), np.float32) for name in next_caches([0, 0])}
+    for tokens in ([[5, 6, 7]], [[3]], [[4, 5]], [[9]]):
+        feed = feed_of(proto, tokens, caches, False)
+        past = caches["past_key_values.0.key"].shape[2]
+        feed["position_ids"] = np.arange(past, past + len(tokens[0]))[None]
+        wanted = other.run(None, feed)
+        for found, array in zip(session.run(None, feed), wanted, strict=True):
+            np.testing.assert_allclose(found, array, rtol=1e-4, atol=1e-5)
+        caches = next_caches(wanted[1:])
+    assert len(traces) == 3  # for the prompt, for single tokens, and for several
 
 
 def test_an_operator_without_padding_leaves_a_program_for_each_length(traces: list[Any]) -> None:

@@ -201,6 +201,7 @@ class Registry:
 
     handlers: dict[tuple[str, str], list[Handler]] = field(default_factory=dict)
     rules: dict[str, Rule] = field(default_factory=dict)
+    take_counts: set[str] = field(default_factory=set)  # operators whose rules take all numbers that sizes decide
 
     def add(self, domain: str, operator: str, handler: Handler) -> None:
         entries = self.handlers.setdefault((domain, operator), [])
@@ -248,10 +249,14 @@ def handles(
 handles_contrib = functools.partial(handles, domain=MICROSOFT)
 
 
-def handles_padded(*operators: str) -> Callable[[R], R]:
-    """Registers the rule of operators, which takes a `Run`, and then the arguments of their handlers."""
+def handles_padded(*operators: str, takes_counts: bool = False) -> Callable[[R], R]:
+    """Registers the rule of operators, which takes a `Run`, and then the arguments of their handlers.
+
+    With `takes_counts`, numbers that are better known reach the rule as they come if sizes decide them.
+    """
 
     def register(rule: R) -> R:
+        REGISTRY.take_counts.update(operators if takes_counts else ())
         REGISTRY.rules.update(dict.fromkeys(operators, rule))
         return rule
 

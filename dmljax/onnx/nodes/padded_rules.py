@@ -628,6 +628,43 @@ def _normalization(run: Run, x: Any, *others: Any, axis: int = -1, **_: Any) -> 
     )
 
 
+@handles_padded(
+    "MatMulNBits", "RotaryEmbedding", "SimplifiedLayerNormalization", "SkipLayerNormalization",
+    "SkipSimplifiedLayerNormalization",
+)  # fmt: skip
+def _map_rows(run: Run, x: Any, *others: Any, axis: int = -1, **_: Any) -> Results:
+    _require_whole(x, *range(normalize_axis(axis, x.ndim), x.ndim))
+    results = _as_tuple(run(_array(x), *(None if other is None else _array(other) for other in others)))
+    return tuple(None if result is None else padded(result, (*x.shape[:-1], result.shape[-1])) for result in results)
+
+
+@handles_padded("GroupQueryAttention", takes_counts=True)
+def _grouped_attention(
+    run: Run, query: Any, key: Any, value: Any, keys: Any, values: Any, last: Any, longest: Any, *others: Any, **_: Any
+) -> Results:
+    if run.node.attributes.get("sliding_window_cache") or not has_counts(longest):
+        raise _refusal("caches of a window, or a length of the longest sequence that does not follow from sizes")
+    (total,) = as_sizes(longest)
+    lengths = dict(enumerate(others)).get(_QUERY_LENGTHS)
+    if lengths is None and isinstance(query.shape[1], Count):
+        lengths = jnp.minimum(_array(last).reshape(-1) + 1, query.shape[1].value).astype(jnp.int32)
+    pasts = [None if cache is None else _fill(cache, 0, [2]) for cache in (keys, values)]
+    arrays = [None if x is None else _fill(x, 0) for x in others[:_QUERY_LENGTHS]]
+    arrays += [None] * (_QUERY_LENGTHS - len(arrays))
+    output, *presents = run(
+        *(None if x is None else _array(x) for x in (query, key, value)), *pasts, _array(last),
+        sizes_array([bound_of(total)]), *arrays, lengths,
+    )  # fmt: skip
+    room = total if keys is None else larger(keys.shape[2], total)
+    return (
+        padded(output, (*query.shape[:2], output.shape[2])),
+        *(padded(present, replace_at(present.shape, 2, room)) for present in presents),
+    )
+
+
+_QUERY_LENGTHS = 9  # the place of the numbers of queries among the inputs after the length of the longest sequence
+
+
 @handles_padded("RestorePadding")
 def _restore_padding(run: Run, x: Any, places: Any) -> Results:
     return run(_fill(x, 0), _require_known_size(places))  # type: ignore[no-any-return]

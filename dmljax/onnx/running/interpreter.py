@@ -261,7 +261,8 @@ def _compute(
 ) -> Results:
     """Calls a handler's function, by the rule of its operator if sizes depend on values."""
     uses = [handler.input(i).use for i in range(len(inputs))]
-    are_sizes = [use in (Use.KNOWN, Use.PASSED) and has_counts(value) for use, value in zip(uses, inputs, strict=True)]
+    of_sizes = {Use.KNOWN, Use.PASSED} | ({Use.WANTED} if node.operator in REGISTRY.take_counts else set())
+    are_sizes = [use in of_sizes and has_counts(value) for use, value in zip(uses, inputs, strict=True)]
     inputs = [
         trace_symbols(value) if has_counts(value) and not is_size else value
         for value, is_size in zip(inputs, are_sizes, strict=True)
@@ -307,7 +308,8 @@ def _trace(
     handler: Handler, node: Node, inputs: Sequence[Value], arguments: Mapping[str, Any], is_of_images: bool
 ) -> Results:
     """Calls a handler's function with arrays."""
-    taken = [_take_input(handler.input(i).use, node.inputs[i], value) for i, value in enumerate(inputs)]
+    names = (*node.inputs, *[""] * len(inputs))  # a rule may add inputs
+    taken = [_take_input(handler.input(i).use, names[i], value) for i, value in enumerate(inputs)]
     taken = _convert_to_call_types(taken)
     with _refusals_of(_JAX):
         if is_of_images:
