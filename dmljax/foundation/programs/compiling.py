@@ -119,7 +119,8 @@ class Program:
     def forget(self) -> None:
         """Frees the memory of what was compiled for all types."""
         self._compiled.clear()
-        self.jitted.clear_cache()
+        jitted: Any = self.jitted
+        jitted.clear_cache()
 
     def _compile(self, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         report(f"tracing {self._name}")
