@@ -48,6 +48,10 @@ NETWORKS = {
         y = Slice (both, one, last)  n = Shape (y)""",
     "reversed": """
         v = GatherND (x, p)  y = Slice (v, last, far, axis0, last)  n = Shape (y)""",
+    "powers, and as many of the last elements": """
+        v = GatherND (x, p)  w = Pow (v, two)  flat = Reshape (x, minus)  s = Shape (v)  start = Neg (s)
+        end = Constant <value = int64[1] {9223372036854775807}> ()  z = Slice (flat, start, end)  y = Add (w, z)
+        n = Shape (z)""",
     "pairs": """
         v = GatherND (x, p)  a = Unsqueeze (v, minus)  b = Unsqueeze (v, none)  d = Sub (a, b)  q = Mul (d, d)
         y = ReduceSum <keepdims = 0> (q, minus)  flat = Reshape (d, minus)  n = Shape (flat)""",
