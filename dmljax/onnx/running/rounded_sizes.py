@@ -48,7 +48,11 @@ class RoundedArray:
 
     def cut(self) -> Array:
         """The true elements, on the same device."""
-        return jnp.asarray(np.array(self)) if _is_on_cpu(self.array) else self.array[self._true]
+        if not _is_on_cpu(self.array):
+            return self.array[self._true]
+        with jax.enable_x64(True):
+            true: Array = jax.device_put(np.array(self), self.array.sharding)  # needs no program for the shape
+        return true
 
     def with_room(self, axis: int, room: int) -> Any:
         """The array with as much room along an axis, and none along others: itself if it has that."""
