@@ -74,10 +74,11 @@ FLOORS = {
     "onnx.language": [
         ["state"],
         ["sampling"],
-        ["settings"],
+        ["acceptance", "settings"],
         ["parts", "tokens"],
         ["generation"],
-        ["translation"],
+        ["drafts", "translation"],
+        ["rounds"],
         ["model"],
         ["__init__"],
     ],

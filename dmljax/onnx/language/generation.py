@@ -22,6 +22,7 @@ from dmljax.foundation.programs.compiling import Program
 from dmljax.foundation.programs.progress import listen, report
 from dmljax.foundation.programs.store import digest_of
 from dmljax.onnx.graph.graph import TensorType
+from dmljax.onnx.language.acceptance import Drafts, Verdict, draw_draft, judge_drafts
 from dmljax.onnx.language.parts import (
     DECODER,
     ROLES,
@@ -45,10 +46,19 @@ from dmljax.onnx.language.state import (
     restore_inactive,
     rewind,
     round_up,
+    shorten,
     to_numpy,
 )
 from dmljax.onnx.model import loaded_graph
-from dmljax.onnx.rewrites.decoders import COUNTS, ROWS, Tables, with_counts, with_logits, with_one_table
+from dmljax.onnx.rewrites.decoders import (
+    COUNTS,
+    ROWS,
+    Tables,
+    with_counted_tokens,
+    with_counts,
+    with_logits,
+    with_one_table,
+)
 from dmljax.onnx.running.plan import function_of_graph
 from dmljax.types import FLOATS
 
@@ -72,8 +82,9 @@ class NewTokens(NamedTuple):
     positions: Array
     mask: Array  # of all tokens that the new ones may see
     ends: Array  # how many tokens the sequences have after these
-    counts: Array | None = None  # how many of each row are tokens; the decoder gives the logits of only the last
+    counts: Array | None = None  # how many of each row are tokens
     embeds: Array | None = None  # rows in place of the embedding's
+    of_last: bool = True  # whether the decoder gives only the logits of the last of the counted tokens
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +95,7 @@ class Decoder:
     models: FolderModels
     graph_function: GraphFunction  # of weights and inputs; gives the logits of all tokens
     prompt_function: GraphFunction  # gives the logits of one token of each sequence
+    block_function: GraphFunction  # gives the logits of all tokens, of which the last may be padding
     outputs: Sequence[str]
     roles: Mapping[str, TensorType]  # of the inputs besides caches
     caches: Mapping[str, str]  # the inputs that keep what was read, with the outputs that follow them
@@ -106,6 +118,14 @@ class Decoder:
     @cached_property
     def jit_decode(self) -> Callable[..., Any]:
         return _jit_in_place(self, self.decode, ("form", "mesh"), "the decoder", 2)
+
+    @cached_property
+    def jit_verify(self) -> Callable[..., Any]:
+        return _jit_in_place(self, self.verify, ("form", "mesh"), "the drafts' verification", 1)
+
+    @cached_property
+    def jit_draft(self) -> Callable[..., Any]:
+        return _jit_in_place(self, self.draft, ("form", "most"), "the drafts", 2)
 
     @cached_property
     def jit_score_tokens(self) -> Callable[..., Any]:
@@ -253,6 +273,8 @@ class Decoder:
         decoder_weights = self.models.weights_of(DECODER, weights)
         if new.counts is None:
             outputs = self.graph_function(decoder_weights, inputs)
+        elif not new.of_last:
+            outputs = self.block_function(decoder_weights, {**inputs, COUNTS: new.counts})
         else:
             last = jnp.maximum(new.counts - 1, 0)[:, None, None]
             outputs = self.prompt_function(decoder_weights, {**inputs, ROWS: last, COUNTS: new.counts})
@@ -314,7 +336,7 @@ class Decoder:
         """The progress after choosing a token for each sequence that is not over."""
         state, is_over, key = progress
         batch, room = state.tokens.shape
-        rows, ends = iota(batch), jnp.array(self.settings.end_tokens, jnp.int32)
+        rows, ends = iota(batch), self._end_tokens
         step_key = key
         if key is not None:
             key, step_key = jax.random.split(key)
@@ -333,6 +355,84 @@ class Decoder:
             is_over,
             key,
         )
+
+    def verify(
+        self,
+        weights: Any,
+        state: State,
+        tokens: Array,
+        unread: Array,
+        drafted: Array,
+        draft_probs: Array | None,
+        key: Any,
+        numbers: Any,
+        *,
+        form: Sampling,
+        mesh: Mesh | None,
+    ) -> tuple[State, Verdict]:
+        """The state of a single sequence after reading `unread` tokens and those of the drafts that are accepted.
+
+        `tokens` has both, and padding after them. `drafted` counts the drafts, which were drawn with `draft_probs`;
+        None stands for drafts that are certain. Caches keep the drafts that are rejected until later tokens overwrite
+        them.
+        """
+        (_, size), room = tokens.shape, state.tokens.shape[1]
+        counts = (unread + drafted)[None]
+        places = state.lengths[:, None] + iota(size)[None]
+        ends = state.lengths + counts
+        new = NewTokens(tokens, places, iota(room)[None] < ends[:, None], ends, counts, of_last=False)
+        logits, caches = self.run_decoder(weights, state.caches, new)
+        written = state.tokens.at[iota(1)[:, None], places].set(tokens, mode="drop")
+        before = state.lengths[0] + unread
+        # The first row is of the token that follows what was read, the next ones of those that follow each draft.
+        rows = jnp.concatenate([state.logits, logits[0], logits[0, -1:]])
+        rows = lax.dynamic_slice_in_dim(rows, unread, size + 1)
+        drafts = Drafts(jnp.take(tokens[0], unread + iota(size + 1), mode="clip"), drafted, draft_probs)
+        verdict = judge_drafts(rows, written, before, drafts, form, numbers, self._end_tokens, key)
+        length = before + verdict.accepted
+        kept = jnp.where(iota(room)[None] < length, written, 0)
+        read = State(kept, length[None], rows[verdict.accepted][None], caches)
+        return place_on_mesh(read, mesh, self.batch_axes), verdict
+
+    def draft(
+        self,
+        weights: Any,
+        state: State,
+        tokens: Array,
+        count: Array,
+        wanted: Array,
+        key: Any,
+        numbers: Any,
+        *,
+        form: Sampling,
+        most: int,
+    ) -> tuple[State, Array, Array | None]:
+        """The state of a single sequence after reading `count` tokens and all but the last of `wanted` drafts.
+
+        With it come the drafts, of which there are at most `most`, and the probabilities that they were drawn with.
+        """
+        state = self.read_block(weights, state, tokens, count[None], state.lengths + count, is_first=False)
+        drafts = jnp.zeros(most, jnp.int32)
+        probs = jnp.zeros((most, state.logits.shape[1]), jnp.float32) if form.is_drawn else None
+
+        def choose(i: Any, state: State, drafts: Array, probs: Any, key: Any) -> Any:
+            drawn, key = draw_draft(state.logits, state.tokens, state.lengths, form, numbers, self._end_tokens, key)
+            probs = None if probs is None else probs.at[i].set(drawn.probs)
+            return drafts.at[i].set(drawn.token), probs, key
+
+        def step(carried: Any) -> Any:
+            i, state, drafts, probs, key = carried
+            one = jnp.ones(1, jnp.int32)
+            state = self.read_block(weights, state, drafts[i][None, None], one, state.lengths + 1, is_first=False)
+            return i + 1, state, *choose(i + 1, state, drafts, probs, key)
+
+        first = jnp.int32(0), state, *choose(0, state, drafts, probs, key)
+        _, state, drafts, probs, _ = lax.while_loop(lambda carried: carried[0] + 1 < wanted, step, first)
+        return state, drafts, probs
+
+    @property
+    def _end_tokens(self) -> Array:
+        return jnp.array(self.settings.end_tokens, jnp.int32)
 
     def outputs_of(
         self, weights: Mapping[str, Any], rows: Sequence[Any], caches: Mapping[str, Array], images: Any = None
@@ -387,6 +487,7 @@ def decoder_of(settings: Settings, models: FolderModels) -> Decoder:
         require_appending_attention(loaded.graph, stacked, names["attention_mask"], names["position_ids"])
     stored = {**loaded.constants, **model.weights}
     graph, tables = with_one_table(loaded.joined, stored, names["attention_mask"], positions)
+    graph = with_counted_tokens(graph, stored, names["attention_mask"])
     types |= {tensor.name: tensor for tensor in graph.inputs}
     logits = with_logits(graph, stored, loaded.find, names["logits"])
     roles = {role: types[names[role]] for role in ROLES if names[role] in types}
@@ -396,6 +497,7 @@ def decoder_of(settings: Settings, models: FolderModels) -> Decoder:
         models=models,
         graph_function=function_of_graph(loaded, logits.all),
         prompt_function=function_of_graph(loaded, with_counts(logits.chosen)),
+        block_function=function_of_graph(loaded, with_counts(logits.all)),
         outputs=[output.name for output in model.outputs],
         roles=roles,
         caches=caches,
@@ -490,6 +592,15 @@ class Stream(Iterator[Any]):
         """The sequences with all tokens so far, to continue them later."""
         kept: State = jax.tree.map(jnp.copy, self._run.state)  # the next tokens take the memory of the run's own
         return kept
+
+    @property
+    def length(self) -> int:
+        """The number of tokens that the model has read of the first sequence."""
+        return int(self._run.state.lengths[0])
+
+    def state_before(self, length: int) -> State:
+        """A single sequence with its first `length` tokens; the logits stay those of its end."""
+        return shorten(self.state, length)
 
 
 def new_tokens(state: State, before: Any) -> Iterator[list[int | None]]:

@@ -18,6 +18,7 @@ from dmljax.calls.binding import bind_arguments, check_arguments
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, within
 from dmljax.foundation.checks import integer_in
 from dmljax.foundation.programs.progress import Progress, listen, report
+from dmljax.onnx.language.drafts import MOST_DRAFTS, Drafter, DraftOptions
 from dmljax.onnx.language.generation import (
     GenerationProgram,
     GenerationRun,
@@ -27,6 +28,7 @@ from dmljax.onnx.language.generation import (
     generation_programs,
 )
 from dmljax.onnx.language.parts import DECODER, FolderModels, load_parts, problems_of_names, types_of_inputs
+from dmljax.onnx.language.rounds import DraftStream
 from dmljax.onnx.language.sampling import Search, require_effect, with_options
 from dmljax.onnx.language.settings import Settings, read_settings
 from dmljax.onnx.language.state import (
@@ -146,6 +148,7 @@ class LanguageModel(FolderModel):
         weights: Mapping[str, Any] | None = None,
         audio: Any = None,
         images: Mapping[str, Any] | None = None,
+        draft: Any = None,
         progress: bool | Callable[[Progress], Any] | None = None,
     ) -> Any:
         """Continues prompts up to an end token, or to `max_length` tokens with the prompt.
@@ -156,6 +159,10 @@ class LanguageModel(FolderModel):
         options and `temperature` are refused. No token completes `no_repeat_ngram_size` tokens that the sequence
         already has in a row. `state`, from `start`, has the sequences that the prompts follow; it is not changed.
         `progress=True` shows how far it is, as `load` does.
+
+        `draft` guesses tokens, of which the model reads several in one run and keeps those that it would have chosen:
+        a smaller language model with the same tokens, or the number of tokens, such as 3, whose repetitions are looked
+        up in a single prompt and what follows it.
 
         Under `jax.jit`, `prompts` may be an argument: integers of the shape (tokens,) or (sequences, tokens). The
         result is then an array with `max_length` tokens of each sequence, zeros after its end.
@@ -172,7 +179,11 @@ class LanguageModel(FolderModel):
         }
         with within("onnx"), listen(progress):
             run = self._prefill(Inputs(prompts, audio, images), state, weights, options, key, is_continued=True)
-            return run.advance(run.search.max_length).sequences()
+            if draft is None:
+                return run.advance(run.search.max_length).sequences()
+            before = np.asarray(run.state.tokens)[0, : int(run.state.lengths[0])].tolist()
+            sequence = [*before, *self._stream_of_drafts(run._replace(is_single=True), draft, progress)]
+            return sequence if run.is_single else [sequence]
 
     @check_arguments
     def stream(
@@ -185,7 +196,8 @@ class LanguageModel(FolderModel):
     ) -> Stream:
         """Generates as `generate` does, with the same options, and gives new tokens after each `block` of them."""
         with within("onnx"):
-            known = {name: options.pop(name, None) for name in ("key", "state", "weights", "audio", "images")}
+            names = ("key", "state", "weights", "audio", "images", "draft")
+            known = {name: options.pop(name, None) for name in names}
             unknown = options.keys() - {*Search._fields}
             if unknown:
                 bind_arguments("generate", inspect.signature(self.generate), (), dict.fromkeys(sorted(unknown)))
@@ -196,7 +208,26 @@ class LanguageModel(FolderModel):
             if is_traced(run.state.tokens):
                 rule = "not supported under jax.jit and other transformations, because it gives tokens as they come"
                 raise Unsupported(Problem("stream", rule, remedy="generate works there"))
-            return Stream(run, integer_in("block", block, 1, 2**31 - 1), progress)
+            size = integer_in("block", block, 1, 2**31 - 1)
+            if known["draft"] is not None:
+                return self._stream_of_drafts(run, known["draft"], progress)
+            return Stream(run, size, progress)
+
+    def _stream_of_drafts(self, run: GenerationRun, draft: Any, progress: Any) -> DraftStream:
+        """New tokens that `draft` guesses: a language model, the size of n-grams, or a drafter that counts."""
+        if len(run.state.tokens) != 1 or self.settings.translates or self.decoder.batch_axes:
+            rule = "not supported for several prompts, models that translate, and layers with states"
+            raise Unsupported(Problem("draft", rule))
+        if isinstance(draft, Drafter):
+            return DraftStream(run, draft, progress)
+        boundary = None if self.decoder.tables is None else self.decoder.tables.most + 1
+        if not isinstance(draft, LanguageModel):
+            size = integer_in("draft", draft, 2, MOST_DRAFTS)
+            return DraftStream(run, Drafter(DraftOptions(ngram_size=size), boundary=boundary), progress)
+        if draft.settings.vocabulary != self.settings.vocabulary or draft.decoder.batch_axes:
+            rule = "must be a model with the same tokens, and without states of layers"
+            raise InvalidDesc(Problem("draft", rule, draft))
+        return DraftStream(run, Drafter(DraftOptions(), draft.decoder, boundary=boundary), progress)
 
     @check_arguments
     def start(

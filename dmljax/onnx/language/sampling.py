@@ -102,6 +102,27 @@ def choose_tokens(
     key: Any,
 ) -> Array:
     """The next token of each sequence, which has `lengths` of the `tokens`."""
+    logits = _penalize(logits, tokens, lengths, form, numbers, ends)
+    if not form.is_drawn:
+        return jnp.argmax(logits, 1).astype(jnp.int32)
+    values, places = _truncate(logits, form, numbers)
+    drawn = jax.random.categorical(key, values, axis=1).astype(jnp.int32)
+    return drawn if places is None else jnp.take_along_axis(places, drawn[:, None], 1)[:, 0].astype(jnp.int32)
+
+
+def next_probs(
+    logits: Array, tokens: Array, lengths: Array, form: Sampling, numbers: Mapping[str, Array], ends: Array
+) -> Array:
+    """The probabilities from which `choose_tokens` draws, of the whole vocabulary."""
+    values, places = _truncate(_penalize(logits, tokens, lengths, form, numbers, ends), form, numbers)
+    probs = jax.nn.softmax(values, 1)
+    return probs if places is None else jnp.zeros_like(logits).at[iota(len(logits))[:, None], places].set(probs)
+
+
+def _penalize(
+    logits: Array, tokens: Array, lengths: Array, form: Sampling, numbers: Mapping[str, Array], ends: Array
+) -> Array:
+    """The logits with what the search takes from tokens that repeat, or that end a sequence too early."""
     room = tokens.shape[1]
     if form.has_penalty:
         seen = _present(tokens, iota(room)[None] < lengths[:, None], logits.shape)
@@ -115,21 +136,23 @@ def choose_tokens(
         is_end = jnp.zeros(logits.shape[1], bool).at[ends].set(True)
         is_short = lengths < numbers["min_length"]
         logits = jnp.where(is_short[:, None] & is_end[None], -jnp.inf, logits)
-    if not form.is_drawn:
-        return jnp.argmax(logits, 1).astype(jnp.int32)
+    return logits
+
+
+def _truncate(logits: Array, form: Sampling, numbers: Mapping[str, Array]) -> tuple[Array, Array | None]:
+    """The logits of the tokens that are drawn from, with these tokens; None stands for the whole vocabulary."""
     logits = logits / numbers["temperature"]
     count = logits.shape[1]
     kept = min(form.kept or count, count)
     if kept == count and not form.has_top_p:
-        return jax.random.categorical(key, logits, axis=1).astype(jnp.int32)
+        return logits, None
     values, places = lax.top_k(logits, kept)
     if form.has_top_p:
         probs = jax.nn.softmax(values, 1)
         before = jnp.cumsum(probs, 1) - probs
         is_kept = (before < numbers["top_p"]) | (iota(kept)[None] == 0)  # also where float32 rounds top_p to 0
         values = jnp.where(is_kept, values, -jnp.inf)
-    drawn = jax.random.categorical(key, values, axis=1)[:, None]
-    return jnp.take_along_axis(places, drawn, 1)[:, 0].astype(jnp.int32)
+    return values, places
 
 
 def _present(tokens: Array, is_counted: Array, shape: Sequence[int]) -> Array:

@@ -131,6 +131,7 @@ def translation_decoder_of(settings: Settings, models: FolderModels) -> Translat
         models=models,
         graph_function=function,
         prompt_function=function,
+        block_function=function,
         outputs=[output.name for output in model.outputs],
         roles=types,
         caches={states: names["rnn_states"]},

@@ -1,11 +1,11 @@
-"""Fits the graphs of language models to sequences in buffers: how they look up angles, and which logits they compute.
+"""Fits the graphs of language models to sequences in buffers: how they look up angles, count tokens and compute logits.
 
 Models of the Phi-3 family have two tables of rotary angles, for short and for long sequences, and choose between them
 by the length of the mask. Here the mask is as long as the buffer, so a single table holds the rows of both, and a
 token's position selects its row.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -110,6 +110,49 @@ def with_counts(graph: OnnxGraph) -> OnnxGraph:
 
 def _is_attention(node: Node) -> bool:
     return is_operator(node, "GroupQueryAttention", domain=MICROSOFT)
+
+
+# The size of the mask
+
+
+def with_counted_tokens(graph: OnnxGraph, stored: Mapping[str, Any], mask: str) -> OnnxGraph:
+    """Counts the tokens that a mask shows where a graph compares its size with a number.
+
+    A graph expects a mask as long as the sequences; here it is as long as the buffer.
+    """
+    matcher = Matcher(graph, stored)
+    replacements = {}
+    for node in graph.nodes:
+        if node.operator in _COMPARISONS:
+            inputs = tuple(_TOKENS if _is_size(matcher, name, mask) else name for name in node.inputs)
+            is_with_number = any(matcher.number(name) is not None for name in node.inputs)
+            if inputs != node.inputs and is_with_number:
+                replacements[node] = [replace(node, inputs=inputs)]
+    if not replacements:
+        return graph
+    counted = replace_nodes(graph, replacements)
+    nodes = (*_counting_nodes(mask), *counted.nodes)
+    return replace(counted, nodes=nodes, constants={**counted.constants, _AXIS: np.array([1])})
+
+
+_COMPARISONS = frozenset({"Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
+_TOKENS, _AXIS = "\0tokens", "\0axis"
+
+
+def _is_size(matcher: Matcher, name: str, mask: str) -> bool:
+    """Whether a value is the number of the mask's columns."""
+    match matcher.chain(name, "Gather", "Shape"):
+        case size, sizes if sizes.inputs == (mask,) and not sizes.attributes:
+            return matcher.number(size.inputs[1]) == 1
+    return False
+
+
+def _counting_nodes(mask: str) -> Iterator[Node]:
+    """The nodes that count the tokens of the longest sequence."""
+    integers, sums = f"{_TOKENS}/integers", f"{_TOKENS}/sums"
+    yield Node("Cast", MAIN, 13, integers, (mask,), (integers,), {"to": 7})  # ONNX's number of INT64
+    yield Node("ReduceSum", MAIN, 13, sums, (integers, _AXIS), (sums,), {"keepdims": 0})
+    yield Node("ReduceMax", MAIN, 13, _TOKENS, (sums,), (_TOKENS,), {"keepdims": 0})
 
 
 # Logits

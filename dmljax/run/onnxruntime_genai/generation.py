@@ -8,12 +8,14 @@ import numpy as np
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
 from dmljax.foundation.checks import integer_in
-from dmljax.onnx import State, Stream
+from dmljax.onnx import Stream
 from dmljax.onnx.language.parts import types_of_inputs
+from dmljax.onnx.language.rounds import DraftStream
 from dmljax.run.answers import Answering, refusing
 from dmljax.run.onnxruntime_genai.configuration import LIBRARY
 from dmljax.run.onnxruntime_genai.logs import log, log_logits, log_tokens
 from dmljax.run.onnxruntime_genai.models import GeneratorParams, Model, options_of_generation
+from dmljax.run.onnxruntime_genai.speculation import drafter_of, statistics_of
 from dmljax.run.onnxruntime_genai.tensors import NamedTensors, Tensor
 from dmljax.text import show
 
@@ -23,7 +25,6 @@ class Generator(Answering):
 
     _REFUSED = {
         "get_input": "the program has buffers of fixed sizes instead; get_output gives outputs as the model has them",
-        "get_speculative_stats": "tokens are not drafted",
         "set_active_adapter": "merge adapters into the model's weights",
         "set_hidden_states": "it belongs to models that draft tokens",
         "set_model_input": "set_inputs takes the inputs of models that see or hear",
@@ -39,6 +40,7 @@ class Generator(Answering):
             self._batch = integer_in("batch_size", params._options["batch_size"], 1, 2**31 - 1)
             self._options = options_of_generation(params._options)
             self._most = params._options["max_length"]
+            self._drafter = drafter_of(model, self._model, model._draft, params._draft_options, params._options)
             self._audio: Any = None
             self._images: dict[str, Any] | None = None
             self._clear()
@@ -108,22 +110,31 @@ class Generator(Answering):
     def _read(self, rows: list[list[int]], length: int) -> None:
         """Reads rows after the first `length` tokens of the sequences; may have to read those tokens again."""
         stream, self._stream = self._stream, None
-        state = stream.state if stream and length else None
-        if state is not None and not self._model.can_shorten(int(state.lengths[0]), length):
-            rows, state = [[*self._rows[0, :length].tolist(), *rows[0]]], None
+        state = None
+        if stream is not None and length:
+            if self._model.can_shorten(stream.length, length):
+                state = stream.state_before(length)
+            else:
+                self._discard_drafts(stream)
+                rows = [[*self._rows[0, :length].tolist(), *rows[0]]]
         heard = {"audio": self._audio, "images": self._images} if state is None else {}
-        state = None if state is None else _shorten(state, length)
         log_tokens("model_input_values", rows)
         before = 0 if state is None else length
         if before + min(map(len, rows)) >= self._most:  # GenAI reads a prompt even if no token can follow
             state = self._model.start(rows, max_length=self._most, state=state, **heard)
-            self._stream = self._model.stream(block=1, state=state, **self._options)
+            options = {**self._options, "state": state, "draft": self._drafter}
+            self._stream = self._model.stream(block=1, **options)
         else:
-            self._stream = self._model.stream(rows, block=1, state=state, **heard, **self._options)
+            options = {**self._options, **heard, "state": state, "draft": self._drafter}
+            self._stream = self._model.stream(rows, block=1, **options)
         log_logits(lambda: np.asarray(self._require_stream().logits))
         self._has_ended[:] = False
         if "key" in self._options:
             self._options["key"] = jax.random.split(self._options["key"])[0]
+
+    def _discard_drafts(self, stream: Stream | None) -> None:
+        if isinstance(stream, DraftStream):
+            stream.discard()
 
     def generate_next_token(self) -> None:
         """Chooses a token for each sequence; does nothing once all have ended."""
@@ -216,6 +227,11 @@ class Generator(Answering):
                 part[are[block]] = whole[places[block][are[block]]]
             return of_block
 
+    def get_speculative_stats(self) -> dict[str, Any]:
+        """Counts the tokens that were drafted and accepted, and the runs of the models."""
+        pending = self._stream.pending if isinstance(self._stream, DraftStream) else 0
+        return statistics_of(self._drafter, pending)
+
     def rewind_to(self, new_length: int) -> None:
         """Forgets all but the first tokens."""
         with refusing(LIBRARY):
@@ -223,20 +239,15 @@ class Generator(Answering):
             if length and (self._batch > 1 or self._model.settings.translates):
                 of_whom = "sequences of a batch" if self._batch > 1 else "models that translate"
                 raise Unsupported(Problem("new_length", f"must be 0 for {of_whom}", length))
+            if self._drafter is not None and length < self._rows.shape[1]:
+                self._discard_drafts(self._stream)
+                self._drafter.reset()
             if not length:
                 self._clear()
                 return
             self._rows, self._is_token = self._rows[:, :length], self._is_token[:, :length]
             self._read(self._rows[:, -1:].tolist(), length - 1)  # the last token again, for its logits
             self._block, self._is_unread = slice(length - 1, length), False
-
-
-def _shorten(state: State, length: int) -> State:
-    """Cuts the state of a single sequence to its first tokens."""
-    is_kept = jnp.arange(state.tokens.shape[1]) < length
-    return state._replace(
-        tokens=jnp.where(is_kept, state.tokens, 0), lengths=jnp.minimum(state.lengths, jnp.int32(length))
-    )
 
 
 def _tokens_in(row: Any, pad: int) -> Any:

@@ -12,6 +12,12 @@ from dmljax.onnx.language.settings import FILE, settings_of
 from dmljax.run.answers import Answering, refusing
 from dmljax.run.onnxruntime_genai.configuration import LIBRARY, Config, Folder
 from dmljax.run.onnxruntime_genai.processors import PROCESSORS, MultiModalProcessor
+from dmljax.run.onnxruntime_genai.speculation import (
+    load_draft,
+    read_draft_options,
+    require_draft_support,
+    with_draft_options,
+)
 from dmljax.text import did_you_mean, show
 
 
@@ -29,10 +35,14 @@ class Model(Folder):
         super().__init__(configuration)
         self._loaded: LanguageModel | None = None
         self._refusal: DmlError | None = None
+        self._draft: LanguageModel | None = None
         with refusing(LIBRARY):
             _require_no_pages(self._content)
+            self._draft_options = read_draft_options(self._content)
+            require_draft_support(self._content)
             try:
                 self._loaded = model_of(settings_of(self._folder, self._content, configuration._files))
+                self._draft = load_draft(self, configuration._files, self._loaded)
             except DmlError as error:
                 if self.type not in PROCESSORS:
                     raise
@@ -67,12 +77,8 @@ def _require_no_pages(content: Mapping[str, Any]) -> None:
 class GeneratorParams(Answering):
     """How the next tokens are chosen."""
 
-    _REFUSED = dict.fromkeys(
-        ("set_speculative_options", "get_speculative_options"), "tokens are not drafted, and are the same without it"
-    )
-
     def __init__(self, model: Model) -> None:
-        self._model = model
+        self._model, self._draft_options = model, model._draft_options
         with refusing(LIBRARY):
             self._options = _with_options(DEFAULTS, model._content.get("search", {}))
         if not self._options["max_length"]:
@@ -86,6 +92,14 @@ class GeneratorParams(Answering):
                 rule = f"must be at most {most}, the model's context_length"
                 raise InvalidDesc(Problem("max_length", rule, changed["max_length"]))
             self._options = changed
+
+    def set_speculative_options(self, **options: Any) -> None:
+        with refusing(LIBRARY):
+            self._draft_options = with_draft_options(self._draft_options, options)
+
+    def get_speculative_options(self) -> dict[str, Any]:
+        options = self._draft_options._asdict().items()
+        return {name: value if isinstance(value, bool) else float(value) for name, value in options}
 
     def set_guidance(self, type: str, data: str, enable_ff_tokens: bool = False) -> None:
         """Raises, because dmljax has no grammars that guide the choice of tokens."""
