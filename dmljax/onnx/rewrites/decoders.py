@@ -131,27 +131,27 @@ def with_counted_tokens(graph: OnnxGraph, stored: Mapping[str, Any], mask: str) 
     if not replacements:
         return graph
     counted = replace_nodes(graph, replacements)
-    nodes = (*_counting_nodes(mask), *counted.nodes)
-    return replace(counted, nodes=nodes, constants={**counted.constants, _AXIS: np.array([1])})
+    return replace(counted, nodes=(*_counting_nodes(mask), *counted.nodes))
 
 
 _COMPARISONS = frozenset({"Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
-_TOKENS, _AXIS = "\0tokens", "\0axis"
+_TOKENS = "\0tokens"
 
 
 def _is_size(matcher: Matcher, name: str, mask: str) -> bool:
     """Whether a value is the number of the mask's columns."""
     match matcher.chain(name, "Gather", "Shape"):
-        case size, sizes if sizes.inputs == (mask,) and not sizes.attributes:
-            return matcher.number(size.inputs[1]) == 1
+        case size, sizes:
+            return sizes.inputs == (mask,) and not sizes.attributes and bool(matcher.number(size.inputs[1]) == 1)
     return False
 
 
 def _counting_nodes(mask: str) -> Iterator[Node]:
     """The nodes that count the tokens of the longest sequence."""
-    integers, sums = f"{_TOKENS}/integers", f"{_TOKENS}/sums"
+    axis, integers, sums = (f"{_TOKENS}/{name}" for name in ("axis", "integers", "sums"))
+    yield Node("Constant", MAIN, 13, axis, (), (axis,), {"value": np.array([1])})
     yield Node("Cast", MAIN, 13, integers, (mask,), (integers,), {"to": 7})  # ONNX's number of INT64
-    yield Node("ReduceSum", MAIN, 13, sums, (integers, _AXIS), (sums,), {"keepdims": 0})
+    yield Node("ReduceSum", MAIN, 13, sums, (integers, axis), (sums,), {"keepdims": 0})
     yield Node("ReduceMax", MAIN, 13, _TOKENS, (sums,), (_TOKENS,), {"keepdims": 0})
 
 
