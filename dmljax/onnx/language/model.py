@@ -30,7 +30,7 @@ from dmljax.onnx.language.generation import (
 from dmljax.onnx.language.parts import DECODER, FolderModels, load_parts, problems_of_names, types_of_inputs
 from dmljax.onnx.language.rounds import DraftStream
 from dmljax.onnx.language.sampling import Search, require_effect, with_options
-from dmljax.onnx.language.settings import Settings, read_settings
+from dmljax.onnx.language.settings import Settings, read_settings, with_layers_of_model
 from dmljax.onnx.language.state import (
     State,
     is_traced,
@@ -65,7 +65,8 @@ def language_model(
 
 def model_of(settings: Settings, dtype: DType | None = None) -> "LanguageModel":
     """Loads the models of a folder, and converts their floats to a type if one is given."""
-    return LanguageModel(settings, load_parts(settings, dtype))
+    by_part = load_parts(settings, dtype)
+    return LanguageModel(with_layers_of_model(settings, types_of_inputs(by_part[DECODER])), by_part)
 
 
 class LanguageModel(FolderModel):

@@ -151,7 +151,9 @@ class FolderModels(SeveralModels):
         inputs = {wanted.name: tokens.astype(jax.dtypes.canonicalize_dtype(wanted.dtype))}
         if (of_images := types.get(names["image_features"])) is not None:
             inputs[of_images.name] = self._unused_features(of_images, dtype) if features is None else features
-        return self.run("embedding", weights, inputs)[names["inputs_embeds"]]
+        rows: Array = self.run("embedding", weights, inputs)[names["inputs_embeds"]]
+        is_constant = rows.shape[:-1] == (1, 1)  # whichever tokens there are
+        return jnp.broadcast_to(rows, (*tokens.shape, rows.shape[-1])) if is_constant else rows
 
     def _unused_features(self, of_images: TensorType, dtype: Any) -> Array:
         """Features for a text without images; embeddings may read a row even if they then take none."""

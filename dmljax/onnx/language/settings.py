@@ -181,9 +181,7 @@ def _with_counts_of_model(settings: Settings) -> Settings:
     """Finds the numbers of layers, of key heads and of their elements, where they are left out, in the decoder."""
     types = read_types_of_inputs(settings.contents.get(settings.file, settings.file))
     if settings.layers is None:
-        pasts = [name for role, name in settings.names.items() if role.startswith("past_") and "%d" in name]
-        numbered = [i for i in range(len(types)) if any(name % i in types for name in pasts)]
-        settings = settings._replace(layers=max(numbered, default=-1) + 1)
+        settings = settings._replace(layers=_count_layers(settings.names, types))
     caches = settings.caches(types).keys() - settings.states(types)
     sizes = next((types[name].sizes for name in sorted(caches) if name in types), None) or (0, 0, 0)
     key_heads, _, head_size = (size if isinstance(size, int) else 0 for size in sizes[-3:])
@@ -191,6 +189,31 @@ def _with_counts_of_model(settings: Settings) -> Settings:
         key_heads=key_heads if settings.key_heads is None else settings.key_heads,
         head_size=head_size if settings.head_size is None else settings.head_size,
     )
+
+
+def with_layers_of_model(settings: Settings, inputs: Collection[str]) -> Settings:
+    """Adds layers that the decoder has and the configuration does not count, and finds their states as GenAI does.
+
+    States may have the names of keys with another ending.
+    """
+    if settings.translates:
+        return settings
+    names, places = dict(settings.names), range(len(inputs))
+    for kind in ("conv", "recurrent"):
+        before = {side: names[f"{side}_key_names"].rpartition(".")[0] for side in ("past", "present")}
+        if not all("%d" in name for name in before.values()):
+            continue
+        found = {f"{side}_{kind}_names": f"{name}.{kind}_state" for side, name in before.items()}
+        configured, other = (of_side[f"past_{kind}_names"] for of_side in (names, found))
+        if any(other % i in inputs for i in places) and not any(configured % i in inputs for i in places):
+            names |= found
+    return settings._replace(names=names, layers=max(settings.layers, _count_layers(names, inputs)))
+
+
+def _count_layers(names: Mapping[str, str], inputs: Collection[str]) -> int:
+    pasts = [name for role, name in names.items() if role.startswith("past_") and "%d" in name]
+    numbered = [i for i in range(len(inputs)) if any(name % i in inputs for name in pasts)]
+    return max(numbered, default=-1) + 1
 
 
 def _require_known_parts(model: "_Fields") -> None:

@@ -42,7 +42,7 @@ def with_fixed_caches(graph: OnnxGraph, inputs: NamesOfInputs) -> OnnxGraph:
     decoder = replace_nodes(graph, {node: _revise_node(matcher, node, inputs, version) for node in graph.nodes})
     decoder = drop_unread(replace(decoder, nodes=(*_mask_nodes(inputs.mask, version), *decoder.nodes)))
     for node in Matcher(decoder).readers(inputs.caches):
-        if node.operator != "GroupQueryAttention":
+        if node.operator != "GroupQueryAttention" and not is_operator(node, "Identity"):
             rule = "counts past tokens in a way that is not supported"
             remedy = "known are causal MultiHeadAttention without masks, and tables of positions that Slice cuts"
             raise Unsupported(Problem(node.place, rule, min({*names_read(node)} & {*inputs.caches}), remedy=remedy))
@@ -78,6 +78,8 @@ def _revise_node(matcher: Matcher, node: Node, inputs: NamesOfInputs, version: i
     ):
         table = node.inputs[0]
         yield replace(node, operator="Gather", inputs=(table, inputs.positions), attributes={"axis": 0})
+    elif _appends_zeros(matcher, node, inputs.caches):
+        yield replace(node, operator="Identity", inputs=node.inputs[:1], attributes={})
     else:
         yield node
 
@@ -90,6 +92,17 @@ def _is_attention(node: Node, caches: Collection[str]) -> bool:
     return (
         is_causal and not others and all(map(names.get, (1, 2))) and {names.get(_KEY), names.get(_VALUE)} <= {*caches}
     )
+
+
+def _appends_zeros(matcher: Matcher, node: Node, caches: Collection[str]) -> bool:
+    """Whether a node only makes a cache longer, with zeros for the new tokens, as the buffer has them."""
+    if not is_operator(node, "Pad") or node.attributes.get("mode", "constant") != "constant":
+        return False
+    past, pads, *others = node.inputs
+    amounts = matcher.array(pads)
+    is_at_end = amounts is not None and [*np.flatnonzero(amounts)] == [_RANK + _TOKENS]
+    is_only_output = node.outputs[0] in matcher.graph.output_names and matcher.reads(node.outputs[0]) == 1
+    return past in caches and is_at_end and amounts[_RANK + _TOKENS] > 0 and not any(others) and is_only_output
 
 
 def _with_counts(node: Node, version: int) -> Iterator[Node]:

@@ -7,8 +7,8 @@ from typing import Any
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
 from dmljax.onnx.language.drafts import MOST_DRAFTS, DraftCounts, Drafter, DraftOptions
 from dmljax.onnx.language.model import LanguageModel
-from dmljax.onnx.language.parts import DECODER, load_parts
-from dmljax.onnx.language.settings import FILE, settings_of
+from dmljax.onnx.language.parts import DECODER, load_parts, types_of_inputs
+from dmljax.onnx.language.settings import FILE, settings_of, with_layers_of_model
 from dmljax.run.onnxruntime_genai.configuration import Folder
 from dmljax.text import did_you_mean, show
 
@@ -96,7 +96,7 @@ def load_draft(folder: Folder, files: Mapping[str, bytes], target: LanguageModel
     if before != size:
         rule = f"Target and draft logit dimensions don't match. Target vocab: {before}, Draft vocab: {size}"
         raise InvalidDesc(Problem((), rule))
-    draft = LanguageModel(settings, parts)
+    draft = LanguageModel(with_layers_of_model(settings, types_of_inputs(parts[DECODER])), parts)
     for model_part in (target, draft):
         if model_part.decoder.batch_axes:
             rule = "Speculative decoding does not support layers with states, from which no token can be removed"
