@@ -68,7 +68,8 @@ def judge_drafts(
     probs = _of_rows(lambda *arguments: next_probs(*arguments[:-1]), form, numbers, ends)(rows, tokens, lengths, None)
     draft_probs = jnp.pad(drafts.probs, ((0, max(count - len(drafts.probs), 0)), (0, 0)))[:count]
     target, drawn = (jnp.take_along_axis(x, drafts.tokens[:, None], 1)[:, 0] for x in (probs, draft_probs))
-    chance = jax.vmap(lambda key: jax.random.uniform(jax.random.fold_in(key, _CHANCE)))(step_keys)
+    chance_keys = jax.vmap(lambda key: jax.random.fold_in(key, _CHANCE))(step_keys)
+    chance = jax.vmap(lambda key: jax.random.uniform(key, dtype=jnp.float32))(chance_keys)
     accepted = _count_first((chance * drawn < target) & is_draft)
     left = jnp.maximum(probs[accepted] - jnp.where(accepted < drafts.drafted, draft_probs[accepted], 0), 0)
     weights = jnp.where(jnp.sum(left) > 0, left, probs[accepted])
@@ -118,4 +119,4 @@ def _of_rows(function: Any, form: Sampling, numbers: Mapping[str, Array], ends: 
 
 def _count_first(are_right: Array) -> Array:
     """How many are right before the first that is not."""
-    return jnp.sum(jnp.cumprod(are_right.astype(jnp.int32)))
+    return jnp.sum(jnp.cumprod(are_right.astype(jnp.int32)), dtype=jnp.int32)

@@ -182,8 +182,8 @@ class LanguageModel(FolderModel):
             run = self._prefill(Inputs(prompts, audio, images), state, weights, options, key, is_continued=True)
             if draft is None:
                 return run.advance(run.search.max_length).sequences()
-            before = np.asarray(run.state.tokens)[0, : int(run.state.lengths[0])].tolist()
-            sequence = [*before, *self._stream_of_drafts(run._replace(is_single=True), draft, progress)]
+            stream = self._stream_of_drafts(run._replace(is_single=True), draft, progress)
+            sequence = [*np.asarray(run.state.tokens)[0, : stream.length].tolist(), *stream]
             return sequence if run.is_single else [sequence]
 
     @check_arguments
@@ -219,6 +219,8 @@ class LanguageModel(FolderModel):
         if len(run.state.tokens) != 1 or self.settings.translates or self.decoder.batch_axes:
             rule = "not supported for several prompts, models that translate, and layers with states"
             raise Unsupported(Problem("draft", rule))
+        if is_traced(run.state.tokens):
+            raise Unsupported(Problem("draft", "not supported under jax.jit and other transformations"))
         if isinstance(draft, Drafter):
             return DraftStream(run, draft, progress)
         boundary = None if self.decoder.tables is None else self.decoder.tables.most + 1

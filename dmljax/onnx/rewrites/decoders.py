@@ -169,7 +169,7 @@ def with_logits(graph: OnnxGraph, stored: Mapping[str, Any], find: Callable[[Nod
     """Chooses tokens before the product with the vocabulary, if all later nodes work row by row."""
     matcher = Matcher(graph, stored)
     rows, reader = _find_logit_rows(matcher, find, logits)
-    all_rows = rows if reader is None else _find_all_rows(matcher, rows)
+    all_rows = _find_all_rows(matcher, rows)
     place = len(graph.nodes) if reader is None else graph.nodes.index(reader)
 
     def reading(name: str, *added: Node) -> OnnxGraph:
@@ -212,6 +212,13 @@ def _is_flat(array: Any) -> bool:
 def _find_all_rows(matcher: Matcher, rows: str) -> str:
     """Finds the rows of all tokens where the graph keeps only the last row of each sequence."""
     match matcher.chain(rows, "Unsqueeze", "Gather"):
-        case _, last if last.attributes.get("axis") == 1 and matcher.number(last.inputs[1]) == -1:
+        case _, last if _is_last_row(matcher, last, 0):
             return last.inputs[0]
-    return rows
+    last_rows = matcher.maker(rows, "Gather")
+    return last_rows.inputs[0] if last_rows is not None and _is_last_row(matcher, last_rows, 1) else rows
+
+
+def _is_last_row(matcher: Matcher, node: Node, rank: int) -> bool:
+    """Whether a node chooses the last row of each sequence, by a place of this rank."""
+    place = matcher.array(node.inputs[1])
+    return node.attributes.get("axis") == 1 and place is not None and place.ndim == rank and bool(np.all(place == -1))
