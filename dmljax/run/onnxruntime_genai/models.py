@@ -150,7 +150,7 @@ def _with_options(known: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[
             raise InvalidType(Problem(("search", name), "must be an integer", show(value)))
         options[name] = type(default)(value)
         if name in _KEPT and options[name] != default:
-            raise Unsupported(Problem(("search", name), f"must be {default}: dmljax has no beams", show(value)))
+            raise Unsupported(Problem(("search", name), f"must be {default}: dmljax has no beam search", show(value)))
     return options
 
 

@@ -72,6 +72,24 @@ def check_greedy_tokens(model: LanguageModel, reference: Reference) -> None:
     assert np.argmax(model.logits(tokens[:-1]), -1).tolist()[len(PROMPT) - 1 :] == tokens[len(PROMPT) :]
 
 
+def test_layers_and_states_that_a_configuration_does_not_name_are_found(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "state", has_state=True)
+    proto = onnx.load(folder / "model.onnx")
+    renamed = {f"past.{LAYERS}.conv": f"past_key_values.{LAYERS}.conv_state"}
+    renamed |= {f"present.{LAYERS}.conv": f"present.{LAYERS}.conv_state"}
+    for names in (names for node in proto.graph.node for names in (node.input, node.output)):
+        names[:] = [renamed.get(name, name) for name in names]
+    for tensor in (*proto.graph.input, *proto.graph.output):
+        tensor.name = renamed.get(tensor.name, tensor.name)
+    onnx.save(proto, folder / "model.onnx")
+    configuration = json.loads((folder / "genai_config.json").read_text())
+    configuration["model"]["decoder"]["num_hidden_layers"] = 1
+    (folder / "genai_config.json").write_text(json.dumps(configuration))
+    model = language_model(folder)
+    assert model.settings.layers == LAYERS + 1
+    assert {*model.decoder.batch_axes} == {f"past_key_values.{LAYERS}.conv_state"}
+
+
 def test_greedy_tokens_equal_onnxruntimes(model: LanguageModel, reference: Reference) -> None:
     assert model.generate(PROMPT, **ENDLESS) == reference.greedy(PROMPT, 20)
 

@@ -173,6 +173,22 @@ def test_other_sizes_than_the_number_of_past_tokens_are_refused(graph: OnnxGraph
         with_fixed_caches(graph, NAMES)
 
 
+def test_caches_that_only_get_zeros_stay_as_they_are() -> None:
+    graph = graph_of(node("Pad", "past p", "y"), inputs="past", p=[0, 0, 0, 0, 0, 0, 1, 0])
+    nodes = with_fixed_caches(graph, NAMES).nodes
+    assert [(some.operator, some.inputs) for some in nodes] == [("Identity", ("past",))]
+
+
+@pytest.mark.parametrize(
+    ("pads", "attributes"),
+    [([0, 0, 1, 0, 0, 0, 0, 0], {}), ([0, 0, 0, 0, 0, 0, -1, 0], {}), ([0, 0, 0, 0, 0, 0, 1, 0], {"mode": "edge"})],
+)
+def test_caches_that_get_anything_else_are_refused(pads: Any, attributes: Any) -> None:
+    graph = graph_of(node("Pad", "past p", "y", **attributes), inputs="past", p=pads)
+    with pytest.raises(Unsupported, match="counts past tokens in a way that is not supported; got past"):
+        with_fixed_caches(graph, NAMES)
+
+
 def test_sizes_of_other_values_do_not_count_past_tokens() -> None:
     graph = with_table(node("Shape", "t", "s"))
     assert [some.operator for some in with_fixed_caches(graph, NAMES).nodes] == ["Shape", "Gather", "Concat", "Slice"]
