@@ -1,4 +1,6 @@
-"""Reads and writes the flatbuffer features that DirectML's serialized graphs use: tables, numbers, text and vectors.
+"""Reads and writes the flatbuffer features that DirectML's graphs and ONNX Runtime's adapters use.
+
+These are tables, numbers, text and vectors.
 
 A table's fields are named by slot: 4, 6, 8 and so on, in the order of the schema. Wherever a file's offsets point, the
 number of bytes read is bounded by the file's size. A malformed file raises InvalidDesc.
@@ -16,10 +18,13 @@ from dmljax.errors import InvalidDesc, Problem
 
 
 class Buffer:
-    """The bytes of a file, with a limit on the total of all reads, because many offsets may point to the same part."""
+    """The bytes of a file, with a limit on the total of all reads, because many offsets may point to the same part.
 
-    def __init__(self, data: bytes) -> None:
-        self.data = data
+    `content` says what the file must be.
+    """
+
+    def __init__(self, data: bytes, content: str = "a DirectML serialized graph") -> None:
+        self.data, self._content = data, content
         self._left = 64 * len(data) + 1024
 
     def root(self) -> "TableReader":
@@ -38,7 +43,7 @@ class Buffer:
         self._left -= count + 1
         if position < 0 or position + count > len(self.data):
             within = f"offsets must be within the {len(self.data)} bytes of the file"
-            raise InvalidDesc(Problem((), f"must be a DirectML serialized graph; its {within}", position))
+            raise InvalidDesc(Problem((), f"must be {self._content}; its {within}", position))
         if self._left < 0:
             raise InvalidDesc(Problem((), "too many offsets lead to the same parts of the file"))
         return position
@@ -124,12 +129,12 @@ class Packed(NamedTuple):
 
 
 Number = tuple[str, int | float]  # a `struct` format, and the number
-Table = Mapping[int, Any]  # by slots: a Number, text, an array of numbers, a Packed, a table, or a list of those
+Table = Mapping[int, Any]  # by slots: a Number, text, bytes, an array of numbers, a Packed, a table, or a list of those
 
 
-def build(root: Table) -> bytes:
-    """Builds the bytes of a flatbuffer with this root."""
-    data = bytearray(4)
+def build(root: Table, identifier: bytes = b"") -> bytes:
+    """Builds the bytes of a flatbuffer with this root, and the four bytes that identify a format if it has any."""
+    data = bytearray(4) + identifier
     _write_offset(data, 0, _write_table(data, root))
     return bytes(data)
 
@@ -179,11 +184,22 @@ def _write(data: bytearray, value: Any) -> int:
             _write_offset(data, position + 4 + 4 * i, _write(data, element))
         return position
     is_text = isinstance(value, str)
-    content = value.encode() if is_text else value.astype(value.dtype.newbyteorder("<")).tobytes()
+    if isinstance(value, bytes):
+        content, count, alignment = value, len(value), _LARGEST
+    elif is_text:
+        content = value.encode()
+        count, alignment = len(content), 1
+    else:
+        content = value.astype(value.dtype.newbyteorder("<")).tobytes()
+        count, alignment = len(value), value.dtype.itemsize
+    data.extend(bytes(-(len(data) + _COUNT) % alignment))
     position = len(data)
-    count = len(content) if is_text else len(value)
     data.extend(struct.pack("<I", count) + content + (b"\0" if is_text else b""))
     return position
+
+
+_COUNT = 4  # bytes of the number of a vector's elements
+_LARGEST = 8  # bytes of a number; where bytes of an unknown kind begin
 
 
 def _write_offset(data: bytearray, field: int, target: int) -> None:

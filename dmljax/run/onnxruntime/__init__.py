@@ -12,6 +12,7 @@ from dmljax.run import INSTALLED_PARTS as _INSTALLED_PARTS
 from dmljax.run.answers import absent as _absent, absent_from as _absent_from
 from dmljax.run.onnxruntime import capi as capi
 from dmljax.run.onnxruntime.binding import IOBinding as IOBinding
+from dmljax.run.onnxruntime.capi.adapters import AdapterFormat as AdapterFormat, LoraAdapter as LoraAdapter
 from dmljax.run.onnxruntime.devices import (
     OrtArenaCfg as OrtArenaCfg,
     OrtDevice as OrtDevice,

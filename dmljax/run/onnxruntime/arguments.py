@@ -31,6 +31,18 @@ def require_type(name: str, value: Any, kind: type, *others: type) -> None:
             raise InvalidType(Problem(name, f"must be of type {kind.__name__}", show(value)))
 
 
+def to_int32(name: str, value: Any) -> int:
+    """The integer that an argument is; raises a TypeError if it is none or has more than 32 bits."""
+    require_type(name, value, int, np.integer)
+    with refusing("onnxruntime", type):
+        if not _INT32.min <= value <= _INT32.max:
+            raise InvalidType(Problem(name, "must fit into 32 bits", show(value)))
+    return int(value)
+
+
+_INT32 = np.iinfo(np.int32)
+
+
 def read_names(names: Any) -> list[str] | None:
     """Reads the names of outputs from any collection of them; raises a TypeError if they are anything else."""
     if names is None:

@@ -6,9 +6,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
+from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.run.answers import Answering, absent, refusing
-from dmljax.run.onnxruntime.arguments import require_type
+from dmljax.run.onnxruntime.arguments import require_type, to_int32
+from dmljax.run.onnxruntime.capi.adapters import LoraAdapter
 from dmljax.run.onnxruntime.devices import OrtEpDevice
 from dmljax.run.onnxruntime.enumerations import (
     ExecutionMode,
@@ -68,16 +69,11 @@ def _convert(name: str, value: Any, default: Any) -> Any:
         require_type(name, value, bool, int, np.bool, type(None))
         return bool(value)
     if isinstance(default, int) and not isinstance(default, IntEnum):
-        require_type(name, value, int, np.integer)
-        with refusing("onnxruntime", type):
-            if not _INT32.min <= value <= _INT32.max:
-                raise InvalidType(Problem(name, "must fit into 32 bits", show(value)))
-        return int(value)
+        return to_int32(name, value)
     require_type(name, value, type(default))
     return value
 
 
-_INT32 = np.iinfo(np.int32)
 _NO_LOG = dict.fromkeys(("log_severity_level", "log_verbosity_level", "logid"), "dmljax has no log")
 
 
@@ -131,12 +127,12 @@ class SessionOptions(_KnownOptions):
     def add_free_dimension_override_by_name(self, dim_name: str, dim_value: int) -> None:
         """Fixes the open sizes with a name."""
         require_type("dim_name", dim_name, str)
-        self._names[dim_name] = _convert("dim_value", dim_value, 0)
+        self._names[dim_name] = to_int32("dim_value", dim_value)
 
     def add_free_dimension_override_by_denotation(self, denotation: str, dim_value: int) -> None:
         """Fixes the open sizes with a denotation, such as DATA_BATCH."""
         require_type("denotation", denotation, str)
-        self._denotations[denotation] = _convert("dim_value", dim_value, 0)
+        self._denotations[denotation] = to_int32("dim_value", dim_value)
 
     def add_initializer(self, name: str, ort_value: OrtValue) -> None:
         """Puts a value in place of a model's initializer with this name."""
@@ -198,7 +194,7 @@ class SessionOptions(_KnownOptions):
 
 
 class RunOptions(_KnownOptions):
-    """Options of a run, which have no effect."""
+    """Options of a run; only adapters have an effect."""
 
     _DEFAULTS: ClassVar[Mapping[str, Any]] = {
         "log_severity_level": -1,
@@ -212,8 +208,17 @@ class RunOptions(_KnownOptions):
         "only_execute_path_to_fetches": "a compiled program computes all outputs",
     }
     _KEPT: ClassVar[Mapping[str, str]] = {"terminate": "a compiled program runs to its end"}
-    _REFUSED: ClassVar[Mapping[str, str]] = {
-        "add_active_adapter": "dmljax loads no adapters; put the products of LoRA into the model",
-    }
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._adapters: list[LoraAdapter] = []
+
+    def add_active_adapter(self, adapter: LoraAdapter) -> None:
+        """Gives a run the arrays of an adapter in place of inputs; only `run` and `run_with_ort_values` look at them.
+
+        Of several adapters for an input, the first counts.
+        """
+        require_type("adapter", adapter, LoraAdapter)
+        self._adapters.append(adapter)
 
     add_run_config_entry, get_run_config_entry = _KnownOptions._add_entry, _KnownOptions._entry

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 from dmljax.run.onnxruntime.values import NO_SPARSE_VALUES
 
-_ADAPTERS = "dmljax loads no adapters; put the products of LoRA into the model"
 _COMPILER = "XLA compiles a model when it first runs, and dmljax.run keeps what it compiles"
 _PACKAGES = "dmljax reads no packages of models; load the model's own file"
 _BENEATH = "it is beneath ONNX Runtime's Python classes"
@@ -20,7 +19,6 @@ _SPARSE = (
 
 REFUSED: Mapping[str, str] = {
     **dict.fromkeys(_SPARSE, NO_SPARSE_VALUES),
-    **dict.fromkeys(("AdapterFormat", "LoraAdapter", "convert_npz_to_onnx_adapter"), _ADAPTERS),
     **dict.fromkeys(
         (
             "ModelCompiler",
@@ -54,6 +52,7 @@ REFUSED: Mapping[str, str] = {
         ("register_execution_provider_library", "unregister_execution_provider_library"),
         "JAX's plugins bring devices; JAX's extra cuda12 brings NVIDIA's GPUs",
     ),
+    "AdapterFormat": f"{_BENEATH}; write onnxruntime.AdapterFormat",
     "SessionIOBinding": f"{_BENEATH}; write session.io_binding()",
     "InferenceSession": f"{_BENEATH}; write onnxruntime.InferenceSession",
     "OrtValueVector": f"{_BENEATH}; lists of OrtValues stand for it",

@@ -263,7 +263,7 @@ class InferenceSession(Answering):
         results = self._programs.run(output_names, input_feed) if _is_for_run(run_options) else None
         if results is None:
             names = self._check_call(output_names, "input_feed", input_feed, run_options)
-            results = self._results(names, input_feed)
+            results = self._results(names, _with_adapters(input_feed, run_options))
         return list(map(as_numpy, results))
 
     def run_with_ort_values(
@@ -279,7 +279,7 @@ class InferenceSession(Answering):
         if results is None:
             names = self._check_call(output_names, "input_dict_ort_values", feed, run_options)
             require_values("input_dict_ort_values", feed)
-            results = self._results(names, feed)
+            results = self._results(names, _with_adapters(feed, run_options))
         return [value_of_result(result, "cpu") for result in results]
 
     def run_async(
@@ -392,4 +392,12 @@ class InferenceSession(Answering):
 
 
 def _is_for_run(run_options: Any) -> bool:
-    return run_options is None or type(run_options) is RunOptions
+    """Whether options leave a run as it is."""
+    return run_options is None or (type(run_options) is RunOptions and not run_options._adapters)
+
+
+def _with_adapters(feed: Mapping[str, Any], run_options: RunOptions | None) -> Mapping[str, Any]:
+    """The feed with the arrays of the options' adapters, of which the first counts."""
+    for adapter in reversed(run_options._adapters if run_options else []):
+        feed = {**feed, **adapter._arrays}
+    return feed

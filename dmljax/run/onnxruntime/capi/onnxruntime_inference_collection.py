@@ -2,6 +2,7 @@
 
 from dmljax.run.answers import absent_from
 from dmljax.run.onnxruntime.binding import IOBinding as IOBinding
+from dmljax.run.onnxruntime.capi.adapters import AdapterFormat as AdapterFormat
 from dmljax.run.onnxruntime.devices import (
     OrtDevice as OrtDevice,
     get_ort_device_type as get_ort_device_type,

@@ -1,6 +1,7 @@
 """The names of ONNX Runtime's compiled module, from which programs import its errors, options and values."""
 
 from dmljax.run.answers import absent_from
+from dmljax.run.onnxruntime.capi.adapters import LoraAdapter as LoraAdapter
 from dmljax.run.onnxruntime.capi.block_quantization import (
     quantize_matmul_2bits as quantize_matmul_2bits,
     quantize_matmul_4bits as quantize_matmul_4bits,
