@@ -12,7 +12,7 @@ import dmljax.onnx.nodes  # noqa: F401  # which registers the handlers
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside
 from dmljax.foundation.checks import integer_in, mapping
 from dmljax.foundation.programs.progress import BYTES, report
-from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph
+from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph, TensorType
 from dmljax.onnx.graph.reader import Reader, read_model
 from dmljax.onnx.graph.saving import copy_proto, drop_weights
 from dmljax.onnx.handlers.finder import (
@@ -35,10 +35,14 @@ MAX_SMALL = 1024  # elements of an integer constant that is not a weight
 
 
 class Revision(NamedTuple):
-    """A graph that runs instead of a file's, and the origins of those arrays that differ from the file's."""
+    """A graph that runs instead of a file's, and the origins of those arrays that differ from the file's.
+
+    The graph lacks inputs of the file that calls give among the weights, as adapters have them: `adapted`.
+    """
 
     graph: OnnxGraph
     origins: Mapping[str, Origin] = {}
+    adapted: Sequence[TensorType] = ()
 
 
 def load_graph(
@@ -63,7 +67,7 @@ def load_graph(
     report("checking the model")
     require_handlers(finder, graph)
     is_random = has_random_nodes(finder, graph)
-    graph, origins = revise(_store_constant_nodes(graph))
+    graph, origins, adapted = revise(_store_constant_nodes(graph))
     bounds = _bounds(graph, maximum_sizes)
     fixed = _convert_constants(graph, constants)
     known = {**graph.constants, **fixed}
@@ -72,7 +76,9 @@ def load_graph(
     deciding, leading = find_deciding_names(graph, finder, known.keys() - names_of_defaults)
     joined = join_attention(graph, finder.find)
     constant = {*fixed, *names_of_defaults, *deciding} | constants_of_masks(joined, known)
+    adapted = [tensor for tensor in adapted if tensor.name not in known or tensor.name not in constant]
     names = [name for name, value in known.items() if name not in constant and _is_weight(value, name in leading)]
+    names = [*dict.fromkeys((*names, *(tensor.name for tensor in adapted if tensor.name in known)))]
     file = copy_proto(proto) if proto is source else proto
     drop_weights(file, reader, {origins[name].name if name in origins else name for name in names})
     file = copy_proto(file)
@@ -83,6 +89,7 @@ def load_graph(
         graph=graph,
         joined=joined,
         defaults=defaults,
+        adapted=tuple(adapted),
         constants=known,
         types={name: jax.ShapeDtypeStruct(weight.shape, weight.dtype) for name, weight in weights.items()},
         deciding=deciding,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import jax
@@ -351,19 +352,39 @@ _ELSEWHERE = {
 }
 
 
-def require_weights(weights: Any, expected: Mapping[str, jax.Array]) -> None:
-    """Raises if weights have other names or shapes than a model's own."""
-    if weights is expected:
+def require_weights(
+    weights: Any, expected: Mapping[str, jax.Array], adapted: Mapping[str, TensorType] = MappingProxyType({})
+) -> None:
+    """Raises if weights have other names or shapes than a model's own.
+
+    The arrays that adapters give may have any sizes that their types allow.
+    """
+    if weights is expected and adapted.keys() <= expected.keys():
         return
     if not isinstance(weights, Mapping):
         raise InvalidType(Problem("weights", "must be a mapping with the names of model.weights", show(weights)))
-    for name in sorted(weights.keys() ^ expected.keys()):
+    for name in sorted(adapted.keys() - expected.keys() - weights.keys()):
+        rule = "must have an array for each input that only adapters give"
+        raise InvalidDesc(Problem("weights", rule, f"no {name}", remedy="load_adapter reads them"))
+    for name in sorted(weights.keys() ^ (expected.keys() | adapted.keys())):
         rule = "must have the same names as model.weights"
         raise InvalidDesc(Problem("weights", rule, f"{'no ' if name in expected else ''}{name}"))
     for name, weight in expected.items():
         shape = array(("weights", name), weights[name]).shape
-        if shape != weight.shape:
+        if shape != weight.shape and name not in adapted:
             raise InvalidDesc(Problem(("weights", name), f"must have shape {weight.shape}", shape))
+    for name, tensor in adapted.items():
+        shape = array(("weights", name), weights[name]).shape
+        if not _is_of_sizes(shape, tensor.sizes):
+            raise InvalidDesc(Problem(("weights", name), f"must be {tensor}", shape))
+
+
+def _is_of_sizes(shape: Sequence[int], sizes: Sequence[int | str | None] | None) -> bool:
+    """Whether an array has sizes that a type allows."""
+    if sizes is None:
+        return True
+    fixed = [declared if isinstance(declared, int) else size for size, declared in zip(shape, sizes, strict=False)]
+    return len(shape) == len(sizes) and fixed == [*shape]
 
 
 def loaded_graph(model: Model) -> LoadedGraph:

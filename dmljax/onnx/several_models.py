@@ -11,6 +11,7 @@ from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from dmljax.errors import InvalidType, Problem, within
 from dmljax.foundation.programs.store import digest_of
+from dmljax.onnx.graph.graph import TensorType
 from dmljax.onnx.model import Model, loaded_graph, require_weights
 from dmljax.onnx.sharding import shard_weights, with_auto_mesh
 from dmljax.onnx.values.types import DType
@@ -30,6 +31,12 @@ class SeveralModels:
         return self._join_names({part: model.weights for part, model in self.by_part.items()})
 
     @property
+    def adapted(self) -> dict[str, TensorType]:
+        """The types of the weights that are inputs in a file, which adapters give."""
+        by_part = {part: loaded_graph(model).adapted for part, model in self.by_part.items()}
+        return self._join_names({part: {tensor.name: tensor for tensor in types} for part, types in by_part.items()})
+
+    @property
     def digest(self) -> str:
         """A digest of all models, but not of their weights' numbers."""
         return digest_of(*(part for name, model in self.by_part.items() for part in (name, loaded_graph(model).digest)))
@@ -45,14 +52,14 @@ class SeveralModels:
     def call_weights(self, weights: Mapping[str, Any] | None) -> tuple[dict[str, Any], Mesh | None]:
         """The weights of a call, which default to the models' own, and the mesh that they are on."""
         loaded = self.weights
-        if weights is not None:
-            require_weights(weights, loaded)
-        return with_auto_mesh(loaded if weights is None else weights)
+        given = loaded if weights is None else weights
+        require_weights(given, loaded, self.adapted)
+        return with_auto_mesh(given)
 
     def float_type(self, weights: Mapping[str, Any]) -> Any:
         """The float type that weights have instead of the files'; None if they do not differ."""
         in_files = self._join_names({part: {**loaded_graph(model).types} for part, model in self.by_part.items()})
-        types = {weight.dtype for name, weight in weights.items() if weight.dtype != in_files[name].dtype}
+        types = {weight.dtype for name, weight in weights.items() if weight.dtype != in_files.get(name, weight).dtype}
         return types.pop() if len(types) == 1 else None
 
     def weights_of(self, part: str, weights: Mapping[str, Any]) -> Mapping[str, Any]:

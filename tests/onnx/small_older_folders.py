@@ -65,14 +65,46 @@ def write_stacked_folder(folder: Path, **options: Any) -> Path:
     return folder
 
 
-def stacked_outputs(folder: Path, tokens: Sequence[int]) -> dict[str, Any]:
-    """The outputs of the model for tokens read in one call, by ONNX Runtime."""
+def stacked_outputs(folder: Path, tokens: Sequence[int], **adapted: Any) -> dict[str, Any]:
+    """The outputs of the model for tokens read in one call, by ONNX Runtime, which may get inputs of adapters."""
     session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
     count = len(tokens)
     given: dict[str, Any] = {"input_ids": np.array([tokens], np.int64), "attention_mask": np.ones((1, count), np.int64)}
     given["position_ids"] = np.arange(count, dtype=np.int64)[None]
-    given |= {f"past_{i}": np.zeros((2, 1, HEADS, 0, SIZE), np.float32) for i in range(LAYERS)}
+    given |= {f"past_{i}": np.zeros((2, 1, HEADS, 0, SIZE), np.float32) for i in range(LAYERS)} | adapted
     return dict(zip((output.name for output in session.get_outputs()), session.run(None, given), strict=True))
+
+
+def adapt_logits(path: Path, *, has_defaults: bool = True) -> None:
+    """Adds to the logits of a model the product of its last product's rows with two inputs, and a third input.
+
+    These are nothing and 0 by default, as Olive writes inputs of LoRA.
+    """
+    proto = onnx.load(path)
+    graph = proto.graph
+    (last,) = (node for node in graph.node if node.output[0] == "logits")
+    last.output[0] = "plain"
+    width, words = next([*one.dims] for one in graph.initializer if one.name == last.input[1])
+    nodes = Nodes(0)
+    nodes.add("MatMul", [last.input[0], "first"], "low")
+    nodes.add("MatMul", ["low", "second"], "tuned")
+    nodes.add("Add", ["plain", "tuned"], "sum")
+    nodes.add("Add", ["sum", "shift"], "logits")
+    graph.node.extend(nodes.list)
+    sizes: dict[str, list[int | str]] = {"first": [width, "rank"], "second": ["rank", words], "shift": [words]}
+    graph.input.extend(value(name, FLOAT, each) for name, each in sizes.items())
+    if has_defaults:
+        empty = {name: [0 if size == "rank" else size for size in each] for name, each in sizes.items()}
+        arrays = {name: np.zeros(each, np.float32) for name, each in empty.items()}
+        graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in arrays.items())
+    onnx.save(proto, path)
+
+
+def low_rank_arrays(rank: int, width: int = WIDTH, words: int = WORDS) -> dict[str, Any]:
+    """The arrays of an adapter for two of these inputs."""
+    random = np.random.default_rng(rank)
+    shapes = {"first": (width, rank), "second": (rank, words)}
+    return {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
 
 
 # Marian's

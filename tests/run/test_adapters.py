@@ -1,16 +1,19 @@
 """Adapters replace inputs of a model, in ONNX Runtime's sessions and in GenAI's generators, and their files are its."""
 
+import gc
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx
 import onnx.parser
 import onnxruntime
 import pytest
-from helpers import assert_same_bits, compilations, refuses
+from helpers import GATE, assert_same_bits, compilations, refuses
+from small_language_models import write_folder
+from small_older_folders import WORDS, adapt_logits, write_stacked_folder
 
-from dmljax.run import onnxruntime as ort
+from dmljax.run import onnxruntime as ort, onnxruntime_genai as og
 
 GRAPH = """\
 <ir_version: 10, opset_import: ["": 21]>
@@ -118,6 +121,176 @@ def test_files_that_are_no_adapters_say_why(folder: Path, tmp_path: Path) -> Non
             write(ort, tmp_path / "file", {"w": array})
     with refuses("must be a writable file", RuntimeError):
         write(ort, tmp_path / "absent" / "file", {})
+
+
+# Generators
+
+
+NUMBERS = {"eleven": 11, "twelve": 12}  # the tokens that adapters make likeliest
+
+
+@pytest.fixture(scope="module")
+def adapted(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A model and its adapters."""
+    folder = write_stacked_folder(tmp_path_factory.mktemp("model"))
+    adapt_logits(folder / "model.onnx")
+    model = og.Model(str(folder))
+    adapters = og.Adapters(model)
+    for name, token in NUMBERS.items():
+        shift = np.zeros(WORDS, np.float32)
+        shift[token] = 1e6
+        adapters.load(str(write(ort, folder / name, {"shift": shift})), name)
+    others = {"unknown": {"zz": np.ones(2)}, "long": {"shift": np.ones(9, "float32")}, "double": {"shift": np.ones(24)}}
+    for name, arrays in others.items():
+        adapters.load(str(write(ort, folder / name, arrays)), name)
+    return model, adapters
+
+
+def generator_of(model: Any, **options: Any) -> Any:
+    params = og.GeneratorParams(model)
+    params.set_search_options(**{"max_length": 12, "min_length": 12, **options})
+    return og.Generator(model, params)
+
+
+def tokens_of(generator: Any, count: int) -> list[Any]:
+    tokens = []
+    for _ in range(count):
+        generator.generate_next_token()
+        tokens.append(generator.get_next_tokens().tolist())
+    return tokens
+
+
+def test_generators_use_adapters_from_the_next_read_on(adapted: Any) -> None:
+    model, adapters = adapted
+    plain, generator, late = (generator_of(model) for _ in range(3))
+    plain.append_tokens([5, 7, 4])
+    first, second, third = tokens_of(plain, 3)
+    generator.set_active_adapter(adapters, "twelve")
+    generator.set_active_adapter(adapters, "eleven")  # of two for an input, the last counts
+    generator.append_tokens([5, 7, 4])
+    assert tokens_of(generator, 2) == [[11], [11]]
+    assert generator.get_output("logits").argmax(-1).tolist() == [[11]]
+    late.append_tokens([5, 7, 4])
+    late.set_active_adapter(adapters, "eleven")  # the prompt has been read
+    assert tokens_of(late, 2) == [first, [11]]
+    late.rewind_to(3)
+    assert tokens_of(late, 1) == [[11]]
+    plain.set_active_adapter(adapters, "twelve")  # GenAI's model reads the last token only for the next one
+    assert plain.get_logits().argmax(-1).tolist() == [[12]]
+    assert tokens_of(plain, 1) == [[12]]
+    assert plain.get_sequence(0).tolist() == [5, 7, 4, *first, *second, *third, 12]
+
+
+@GATE
+def test_sequences_that_have_ended_stay_ended_with_new_adapters(adapted: Any) -> None:
+    model, adapters = adapted
+    generator = generator_of(model, batch_size=2, min_length=0)
+    generator.append_tokens(np.array([[5, 7], [9, 6]]))
+    logits = generator.get_logits()
+    logits[0, 0, 2], logits[1, 0, 8] = 1e6, 1e6  # the end, and another token
+    generator.set_logits(logits)
+    assert tokens_of(generator, 1) == [[2, 8]]
+    generator.set_active_adapter(adapters, "twelve")
+    assert tokens_of(generator, 2) == [[0, 12], [0, 12]]
+    assert generator.get_sequence(1).tolist() == [9, 6, 8, 12, 12]
+
+
+def test_another_adapter_of_a_generator_compiles_nothing(adapted: Any) -> None:
+    model, adapters = adapted
+    for name, token in NUMBERS.items():
+        generator = generator_of(model)
+        generator.set_active_adapter(adapters, name)
+        with compilations() as events:
+            generator.append_tokens([5, 7, 4])
+            assert tokens_of(generator, 2) == [[token], [token]]
+    assert events == []
+
+
+def test_adapters_are_not_unloaded_while_a_generator_uses_them(adapted: Any, tmp_path: Path) -> None:
+    model, _ = adapted
+    adapters, others = og.Adapters(model), og.Adapters(model)
+    path = str(write(ort, tmp_path / "file", {"shift": np.zeros(WORDS, np.float32)}))
+    for container in (adapters, others):
+        container.load(path, "style")
+
+    def use() -> None:
+        generator = generator_of(model)
+        generator.set_active_adapter(adapters, "style")
+        for call, message in {
+            lambda: adapters.unload("style"): "Adapter still in use: style",
+            lambda: generator.set_active_adapter(adapters, "none"): "Adapter not found: none",
+            lambda: generator.set_active_adapter(
+                others, "style"
+            ): "Generator state can only register a single Adapters",
+        }.items():
+            with refuses(f"onnxruntime_genai: {message}", RuntimeError):
+                call()
+
+    use()
+    gc.collect()
+    adapters.unload("style")
+    with refuses("Adapter not found: style", RuntimeError):
+        generator_of(model).set_active_adapter(adapters, "style")
+
+
+def test_adapters_have_names_of_their_own(adapted: Any, tmp_path: Path) -> None:
+    model, adapters = adapted
+    path, wrong = str(tmp_path / "absent"), cast(Any, 3)
+    for call, message in {
+        lambda: adapters.load(path, "eleven"): "Adapter already loaded: eleven",
+        lambda: adapters.unload("none"): "Adapter not found: none",
+        lambda: adapters.load(path, "absent"): "must be a readable file",
+    }.items():
+        with refuses(f"onnxruntime_genai: {message}", RuntimeError):
+            call()
+    for call, message in {
+        lambda: og.Adapters(wrong): "model must be a Model; got 3",
+        lambda: adapters.load(tmp_path, "x"): "adapter_file_path must be a text; got ",
+        lambda: generator_of(model).set_active_adapter(adapters, wrong): "takes Adapters and a name; got ... and 3",
+    }.items():
+        with refuses(f"onnxruntime_genai: {message}", TypeError):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("unknown", "Invalid input name: zz (the inputs are first, second, shift)"),
+        ("long", "Got invalid dimensions for input: shift for the following indices\n index: 0 Got: 9 Expected: 24\n"),
+        ("double", "Unexpected input data type. Actual: (tensor(double)) , expected: (tensor(float))"),
+    ],
+)
+def test_adapters_that_do_not_fit_a_model_are_refused_when_it_reads(name: str, message: str, adapted: Any) -> None:
+    model, adapters = adapted
+    generator = generator_of(model)
+    generator.set_active_adapter(adapters, name)
+    with refuses(f"onnxruntime_genai: {message}", RuntimeError):
+        generator.append_tokens([5, 7, 4])
+
+
+def test_an_input_without_a_value_is_missed_when_the_model_reads(tmp_path: Path) -> None:
+    folder = write_stacked_folder(tmp_path / "model")
+    adapt_logits(folder / "model.onnx", has_defaults=False)
+    generator = generator_of(og.Model(str(folder)))
+    with refuses("onnxruntime_genai: Missing Input: first", RuntimeError):
+        generator.append_tokens([5, 7, 4])
+
+
+@GATE
+def test_models_whose_states_forget_no_token_take_adapters_before_their_texts(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "model", has_state=True)
+    model = og.Model(str(folder))
+    adapters = og.Adapters(model)
+    adapters.load(str(write(ort, tmp_path / "none", {})), "none")
+    generator = generator_of(model)
+    generator.append_tokens([5, 7, 4])
+    generator.set_active_adapter(adapters, "none")
+    generator.generate_next_token()
+    generator.set_active_adapter(adapters, "none")
+    with refuses("set_active_adapter must come before append_tokens for models whose states forget no", RuntimeError):
+        generator.generate_next_token()
+    generator.rewind_to(0)
+    generator.append_tokens([5, 7, 4])
 
 
 # Sessions

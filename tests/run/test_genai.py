@@ -286,9 +286,7 @@ def test_generators_read_images_again_after_a_rewind(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("read", "reason"),
     [
-        (lambda: og.Adapters, "merge them into the model's weights"),
         (lambda: og.TurnOptions, "it belongs to the Engine"),
-        (lambda: og.Generator.set_active_adapter, "merge adapters into the model's weights"),
         (lambda: og.Model.create_streaming_processor, "models that hear speech as it comes are not supported"),
         (lambda: og.Tensor(np.zeros(1)).data, "as_numpy gives the array"),
     ],

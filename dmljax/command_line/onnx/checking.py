@@ -15,7 +15,14 @@ from dmljax.onnx.diffusion.model import PARTS, file_of, read_diffusion_settings,
 from dmljax.onnx.diffusion.schedulers import scheduler_of
 from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph, TensorType
 from dmljax.onnx.graph.reader import Reader, read_model
-from dmljax.onnx.language.parts import DECODER, load_part, problems_between, problems_of_names, revise
+from dmljax.onnx.language.parts import (
+    DECODER,
+    load_part,
+    problems_between,
+    problems_of_adapted,
+    problems_of_names,
+    revise,
+)
 from dmljax.onnx.language.settings import Settings, read_configuration, settings_of
 from dmljax.onnx.language.tokens import prompt_tokens_in, require_prompt_tokens_below, require_tokens_below, tokens_in
 from dmljax.onnx.model import Model, load, loaded_graph
@@ -93,6 +100,8 @@ def check_folder(folder: Path) -> FolderCheck:
     inputs, outputs = _signature(settings, decoder)
     loaded = {part: model_check.model for part, model_check in by_part.items() if model_check.model is not None}
     between = [*problems_of_names(settings, inputs, outputs)] or [*problems_between(settings, loaded)]
+    if DECODER in loaded and not between:
+        between += problems_of_adapted(settings, loaded[DECODER])
     caches = settings.caches(inputs).keys() - settings.states(inputs)
     types = [inputs[name].dtype for name in [*(caches & inputs.keys()), *settings.stacked(inputs)]]
     bits = sum(bits_of(dtype) * settings.key_heads * settings.head_size for dtype in types if dtype is not None)

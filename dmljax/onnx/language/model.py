@@ -16,8 +16,10 @@ from jax import Array
 
 from dmljax.calls.binding import bind_arguments, check_arguments
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, within
+from dmljax.foundation import checks
 from dmljax.foundation.checks import integer_in
 from dmljax.foundation.programs.progress import Progress, listen, report
+from dmljax.onnx.graph.adapters import read_adapter
 from dmljax.onnx.language.drafts import MOST_DRAFTS, Drafter, DraftOptions
 from dmljax.onnx.language.generation import (
     GenerationProgram,
@@ -27,7 +29,14 @@ from dmljax.onnx.language.generation import (
     decoder_of,
     generation_programs,
 )
-from dmljax.onnx.language.parts import DECODER, FolderModels, load_parts, problems_of_names, types_of_inputs
+from dmljax.onnx.language.parts import (
+    DECODER,
+    FolderModels,
+    load_parts,
+    problems_of_adapted,
+    problems_of_names,
+    types_of_inputs,
+)
 from dmljax.onnx.language.rounds import DraftStream
 from dmljax.onnx.language.sampling import Search, require_effect, with_options
 from dmljax.onnx.language.settings import Settings, read_settings, with_layers_of_model
@@ -60,7 +69,10 @@ def language_model(
     """
     with within("onnx"), listen(progress):
         path, floats = check_folder(folder, dtype)
-        return model_of(read_settings(path), floats)
+        model = model_of(read_settings(path), floats)
+        if problems := [*problems_of_adapted(model.settings, model.model)]:
+            raise InvalidDesc(*problems)
+        return model
 
 
 def model_of(settings: Settings, dtype: DType | None = None) -> "LanguageModel":
@@ -124,6 +136,18 @@ class LanguageModel(FolderModel):
             graph, layers = renumber_caches(graph_with_layers(loaded, count), caches, self.settings.layers)
             by_part = self.models.by_part | {DECODER: Model(loaded.part(graph), self.model.weights)}
             return LanguageModel(self.settings._replace(layers=layers), by_part)
+
+    @check_arguments
+    def load_adapter(self, path: str | Path, *, weights: Mapping[str, Any] | None = None) -> dict[str, Array]:
+        """Reads an adapter of ONNX Runtime, a file whose name ends in `.onnx_adapter`: the weights with its arrays.
+
+        It replaces inputs of the model that decodes, such as the matrices of LoRA, for the calls that take these
+        weights: `generate(prompts, weights=model.load_adapter(path))`. Adapters of the same sizes share programs.
+        `weights` are those that it changes, by default the model's own.
+        """
+        with within("onnx"):
+            arrays = read_adapter(checks.path("path", path)).arrays
+            return self.models.adapt(self.weights if weights is None else weights, arrays)
 
     @check_arguments
     def with_low_rank(self, rank: int, names: Iterable[str] | None = None, *, key: Array) -> "LanguageModel":

@@ -6,6 +6,7 @@ places for images.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,12 +20,12 @@ from dmljax.foundation.checks import array
 from dmljax.onnx.graph.graph import OnnxGraph, TensorType, names_read
 from dmljax.onnx.language.settings import FILE, Settings
 from dmljax.onnx.loading import Revision, load_graph
-from dmljax.onnx.model import Model
+from dmljax.onnx.model import Model, loaded_graph
 from dmljax.onnx.rewrites.fixed_caches import NamesOfInputs, with_fixed_caches
 from dmljax.onnx.rewrites.packed_weights import with_packed_weights
 from dmljax.onnx.several_models import SeveralModels, in_floats
 from dmljax.onnx.values.types import DType
-from dmljax.text import join_words, show
+from dmljax.text import did_you_mean, join_words, show
 from dmljax.types import FLOATS
 
 DECODER, ENCODER = "decoder", "encoder"
@@ -56,11 +57,27 @@ def load_part(settings: Settings, part: str, dtype: DType | None = None) -> Mode
 
 
 def revise(settings: Settings, part: str, graph: OnnxGraph) -> Revision:
-    """Packs a graph's 4-bit weights, and gives a decoder caches of a fixed size."""
+    """Packs a graph's 4-bit weights, and gives a decoder caches of a fixed size, and inputs that adapters replace."""
     if part == DECODER:
         names, caches = settings.names, settings.caches(graph.input_names)
         graph = with_fixed_caches(graph, NamesOfInputs(names["attention_mask"], names["position_ids"], caches))
-    return Revision(*with_packed_weights(graph))
+    packed, origins = with_packed_weights(graph)
+    if part != DECODER:
+        return Revision(packed, origins)
+    supplied = supplied_inputs(settings, {tensor.name: tensor for tensor in packed.inputs})
+    adapted = [tensor for tensor in packed.inputs if tensor.name not in supplied]
+    inputs = tuple(tensor for tensor in packed.inputs if tensor.name in supplied)
+    return Revision(replace(packed, inputs=inputs), origins, adapted)
+
+
+def supplied_inputs(settings: Settings, inputs: Mapping[str, TensorType]) -> list[str]:
+    """The names of inputs that a decoder gets when it runs; further inputs are adapters' to give."""
+    if settings.translates:
+        return [settings.names[role] for role in TRANSLATION_ROLES]
+    names = [*(settings.names[role] for role in ROLES), *settings.caches(inputs)]
+    if ENCODER in settings.others:
+        names += [past for past in settings.cross_caches if past in inputs]
+    return [*names, *zero_inputs(inputs)]
 
 
 class FolderModels(SeveralModels):
@@ -73,6 +90,21 @@ class FolderModels(SeveralModels):
             raise InvalidDesc(*problems)
         self._inputs = {part: types_of_inputs(model) for part, model in by_part.items()}
         self._cross_caches = _cross_caches(settings, by_part)
+
+    def adapt(self, weights: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """The weights with an adapter's arrays, by the names of the decoder's inputs, in place of theirs."""
+        types = {tensor.name: tensor for tensor in loaded_graph(self.by_part[DECODER]).adapted}
+        prefix, floats = "" if len(self.by_part) == 1 else f"{DECODER}.", self.float_type(weights)
+        adapted = dict(weights)
+        for name, x in arrays.items():
+            if name not in types:
+                rule = f"must be an input of {self._settings.files[DECODER].name} that adapters replace"
+                raise InvalidDesc(Problem(("adapter", name), f"{rule}{did_you_mean(name, types)}"))
+            dtype = types[name].dtype
+            if x.dtype != dtype:
+                raise InvalidType(Problem(("adapter", name), f"must be {dtype}", x.dtype))
+            adapted[prefix + name] = jnp.asarray(x, floats if dtype in FLOATS else None)
+        return adapted
 
     # Audio
 
@@ -164,8 +196,8 @@ class FolderModels(SeveralModels):
 
 
 def types_of_inputs(model: Model) -> dict[str, TensorType]:
-    """The types of a model's inputs, including those with a default."""
-    return {tensor.name: tensor for tensor in (*model.inputs, *model.defaults)}
+    """The types of a model's inputs, including those with a default and those that adapters replace."""
+    return {tensor.name: tensor for tensor in (*model.inputs, *model.defaults, *loaded_graph(model).adapted)}
 
 
 def _cross_caches(settings: Settings, by_part: Mapping[str, Model]) -> dict[str, str]:
@@ -226,21 +258,27 @@ def problems_between(settings: Settings, by_part: Mapping[str, Model]) -> Iterat
     known = [output.name for output in by_part["encoder"].outputs] if cross_caches else []
     if missing := next((name for name in cross_caches.values() if name not in known), None):
         yield missing_name(settings, ("encoder", "outputs"), missing, known)
-    decoder = types_of_inputs(by_part[DECODER])
-    roles_of_decoder = TRANSLATION_ROLES if settings.translates else ROLES
-    supplied = {
-        DECODER: [*(settings.names[role] for role in roles_of_decoder), *settings.caches(decoder), *cross_caches]
-    }
-    if not settings.translates:
-        supplied[DECODER] += zero_inputs(decoder)
+    supplied = {}
     for part, roles in ((ENCODER, [role for _, _, role in of_encoder]), ("embedding", ["input_ids", "image_features"])):
         if part in by_part:
             supplied[part] = [settings.others[part].names[role] for role in roles]
     for part, names in supplied.items():
         for tensor in by_part[part].inputs:
             if tensor.name not in names:
-                rule, remedy = "not supported as an input", f"known are {join_words(names)}"
-                yield Problem((settings.files[part].name, tensor.name), rule, tensor, remedy=remedy)
+                yield _unknown_input(settings, part, tensor, names)
+
+
+def problems_of_adapted(settings: Settings, decoder: Model) -> Iterator[Problem]:
+    """Lists the inputs that a decoder needs and that do not look like an adapter's: matrices or vectors of floats."""
+    for tensor in loaded_graph(decoder).adapted:
+        looks_adapted = tensor.dtype in FLOATS and len(tensor.sizes or ()) in (1, 2)
+        if tensor.name not in decoder.weights and not looks_adapted:
+            yield _unknown_input(settings, DECODER, tensor, supplied_inputs(settings, types_of_inputs(decoder)))
+
+
+def _unknown_input(settings: Settings, part: str, tensor: TensorType, known: Sequence[str]) -> Problem:
+    rule, remedy = "not supported as an input", f"known are {join_words(known)}"
+    return Problem((settings.files[part].name, tensor.name), rule, tensor, remedy=remedy)
 
 
 def zero_inputs(inputs: Mapping[str, TensorType]) -> dict[str, Any]:

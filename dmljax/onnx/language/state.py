@@ -78,12 +78,11 @@ def rewind(state: State, lengths: Any, rows: Any, batch_axes: Mapping[str, int])
     return state._replace(lengths=jnp.zeros_like(state.lengths), caches=state.caches | states), whole
 
 
-def shorten(state: State, length: int) -> State:
-    """Cuts the state of a single sequence to its first tokens; the logits stay those of its end."""
-    is_kept = iota(state.tokens.shape[1])[None] < length
-    return state._replace(
-        tokens=jnp.where(is_kept, state.tokens, 0), lengths=jnp.minimum(state.lengths, jnp.int32(length))
-    )
+def shorten(state: State, lengths: Any) -> State:
+    """Cuts sequences, or a single one, to their first tokens; the logits stay those of their ends."""
+    kept = jnp.minimum(state.lengths, jnp.asarray(lengths, jnp.int32))
+    is_kept = iota(state.tokens.shape[1])[None] < kept[:, None]
+    return state._replace(tokens=jnp.where(is_kept, state.tokens, 0), lengths=kept)
 
 
 def mask_after_buffer(mask: Array, places: Array, room: int) -> tuple[Array, int]:

@@ -30,6 +30,7 @@ class LoadedGraph:
     graph: OnnxGraph
     joined: OnnxGraph
     defaults: tuple[TensorType, ...]  # inputs whose default is an initializer
+    adapted: tuple[TensorType, ...]  # inputs of the file that calls give among the weights
     constants: Mapping[str, Elements]
     types: Mapping[str, jax.ShapeDtypeStruct]
     deciding: frozenset[str]
@@ -78,6 +79,7 @@ class LoadedGraph:
             graph=graph,
             joined=join_attention(graph, self.find),
             defaults=tuple(tensor for tensor in self.defaults if tensor.name in graph.input_names),
+            adapted=tuple(tensor for tensor in self.adapted if tensor.name in read),
             types={name: struct for name, struct in self.types.items() if name in read},
         )
 

@@ -171,8 +171,9 @@ class Plan:
         """The float types of weights that differ from the file's."""
         if call.uses_loaded:
             return frozenset()
-        types = {(weight.dtype, self.graph.types[name].dtype) for name, weight in call.weights.items() if name != KEY}
-        return frozenset(dtype for dtype, file_type in types if dtype != file_type and file_type in FLOATS)
+        types = self.graph.types
+        pairs = {(weight.dtype, types[name].dtype) for name, weight in call.weights.items() if name in types}
+        return frozenset(dtype for dtype, file_type in pairs if dtype != file_type and file_type in FLOATS)
 
     @functools.cached_property
     def _folded(self) -> _FoldedWeights:

@@ -9,6 +9,7 @@ from dmljax.run.answers import (
     refusing as _refusing,
     require_first_device as _require_first_device,
 )
+from dmljax.run.onnxruntime_genai.adapters import Adapters as Adapters
 from dmljax.run.onnxruntime_genai.configuration import Config as Config
 from dmljax.run.onnxruntime_genai.generation import Generator as Generator
 from dmljax.run.onnxruntime_genai.logs import set_log_callback as set_log_callback, set_log_options as set_log_options
@@ -25,7 +26,6 @@ _OF_ENGINE = (
     *("FinishReason", "Request", "RequestOptions", "TurnOptions", "TurnUsage"),
 )
 _REASONS = {
-    "Adapters": "merge them into the model's weights",
     "Engine": "it shares pages of caches between requests; a Generator with batch_size answers several prompts at once",
     **dict.fromkeys(_OF_ENGINE, "it belongs to the Engine; a Generator with batch_size answers several prompts"),
     "MtpGenerator": "a Generator gives the same tokens",

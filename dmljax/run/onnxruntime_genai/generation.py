@@ -8,10 +8,12 @@ import numpy as np
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
 from dmljax.foundation.checks import integer_in
-from dmljax.onnx import Stream
+from dmljax.onnx import State, Stream
 from dmljax.onnx.language.parts import types_of_inputs
 from dmljax.onnx.language.rounds import DraftStream
+from dmljax.onnx.language.state import shorten
 from dmljax.run.answers import Answering, refusing
+from dmljax.run.onnxruntime_genai.adapters import ActiveAdapters, Adapters
 from dmljax.run.onnxruntime_genai.configuration import LIBRARY
 from dmljax.run.onnxruntime_genai.logs import log, log_logits, log_tokens
 from dmljax.run.onnxruntime_genai.models import GeneratorParams, Model, options_of_generation
@@ -25,7 +27,6 @@ class Generator(Answering):
 
     _REFUSED = {
         "get_input": "the program has buffers of fixed sizes instead; get_output gives outputs as the model has them",
-        "set_active_adapter": "merge adapters into the model's weights",
         "set_hidden_states": "it belongs to models that draft tokens",
         "set_model_input": "set_inputs takes the inputs of models that see or hear",
         "set_runtime_option": "to end a generation, stop calling generate_next_token",
@@ -43,6 +44,7 @@ class Generator(Answering):
             self._drafter = drafter_of(model, self._model, model._draft, params._draft_options, params._options)
             self._audio: Any = None
             self._images: dict[str, Any] | None = None
+            self._adapters = ActiveAdapters(self._model)
             self._clear()
 
     def _clear(self) -> None:
@@ -53,6 +55,7 @@ class Generator(Answering):
         self._stream: Stream | None = None
         self._block = slice(0, 0)  # of the rows that GenAI's model read last
         self._is_unread = False  # whether GenAI's model has not read the last token yet
+        self._has_new_adapters = False  # since the stream began
 
     def set_inputs(self, named_tensors: NamedTensors) -> None:
         """Reads what a processor made: the tokens of a prompt, with audio or images."""
@@ -71,6 +74,11 @@ class Generator(Answering):
                 graph_names, known = settings.others["vision"].names, types_of_inputs(parts["vision"])
                 self._images = {name: x for name, x in arrays.items() if graph_names.get(name, name) in known} or None
         self.append_tokens(arrays["input_ids"])
+
+    def set_active_adapter(self, adapters: Adapters, adapter_name: str) -> None:
+        """Uses an adapter, besides those that it uses already, for all tokens that GenAI's model reads later."""
+        self._adapters.add(adapters, adapter_name)
+        self._has_new_adapters = self._stream is not None
 
     def append_tokens(self, tokens: Any) -> None:
         """Reads tokens: a row for each sequence, filled up with the padding token where a batch has several."""
@@ -109,6 +117,7 @@ class Generator(Answering):
 
     def _read(self, rows: list[list[int]], length: int) -> None:
         """Reads rows after the first `length` tokens of the sequences; may have to read those tokens again."""
+        weights = self._adapters.weights()
         stream, self._stream = self._stream, None
         state = None
         if stream is not None and length:
@@ -121,14 +130,17 @@ class Generator(Answering):
         log_tokens("model_input_values", rows)
         before = 0 if state is None else length
         if before + min(map(len, rows)) >= self._most:  # GenAI reads a prompt even if no token can follow
-            state = self._model.start(rows, max_length=self._most, state=state, **heard)
-            options = {**self._options, "state": state, "draft": self._drafter}
-            self._stream = self._model.stream(block=1, **options)
+            state = self._model.start(rows, max_length=self._most, state=state, weights=weights, **heard)
+            self._begin_stream(None, state, weights)
         else:
-            options = {**self._options, **heard, "state": state, "draft": self._drafter}
-            self._stream = self._model.stream(rows, block=1, **options)
+            self._begin_stream(rows, state, weights, **heard)
         log_logits(lambda: np.asarray(self._require_stream().logits))
         self._has_ended[:] = False
+
+    def _begin_stream(self, rows: Any, state: State | None, weights: Any, **heard: Any) -> None:
+        options = {**heard, **self._options, "draft": self._drafter}
+        self._stream = self._model.stream(rows, block=1, state=state, weights=weights, **options)
+        self._has_new_adapters = False
         if "key" in self._options:
             self._options["key"] = jax.random.split(self._options["key"])[0]
 
@@ -139,13 +151,13 @@ class Generator(Answering):
     def generate_next_token(self) -> None:
         """Chooses a token for each sequence; does nothing once all have ended."""
         with refusing(LIBRARY):
-            stream = self._require_stream()
+            self._require_stream()
             if self._has_ended.all():
                 return
             if self._rows.shape[1] >= self._most:
                 raise InvalidDesc(Problem((), f"the sequences have max_length = {self._most} tokens"))
-            self._read_last()
-            next_tokens = next(stream)
+            stream = self._read_last()
+            next_tokens = self._next_of(stream)
             are_tokens = np.array([token is not None for token in next_tokens])
             self._next = np.array([self._pad if token is None else token for token in next_tokens], np.int32)
             log_tokens("generate_next_token", self._next)
@@ -159,11 +171,35 @@ class Generator(Answering):
             elif self._rows.shape[1] >= self._most:
                 log("hit_max_length", lambda: f"{self._most} tokens")
 
-    def _read_last(self) -> None:
-        """Notes that GenAI's model would read the last token now, before its logits are needed."""
+    def _next_of(self, stream: Stream) -> list[int | None]:
+        """The next token of each sequence, None where it has ended, also if the stream began after that."""
+        token = next(stream)
+        tokens = token if isinstance(token, list) else [token]
+        return [None if has_ended else token for token, has_ended in zip(tokens, self._has_ended, strict=True)]
+
+    def _read_last(self) -> Stream:
+        """The stream, once GenAI's model would have read the last token, whose logits are needed now."""
+        if self._has_new_adapters:
+            self._change_adapters()
         if self._is_unread:
             length = self._rows.shape[1]
             self._block, self._is_unread = slice(length - 1, length), False
+        return self._require_stream()
+
+    def _change_adapters(self) -> None:
+        """Goes on with the weights of new adapters, and reads with them what GenAI's model has not read yet."""
+        stream, weights = self._require_stream(), self._adapters.weights()
+        self._discard_drafts(stream)
+        state = stream.state
+        if self._is_unread:
+            lengths, is_going = np.asarray(state.lengths), ~self._has_ended
+            if not all(self._model.can_shorten(length, length - 1) for length in lengths[is_going]):
+                rule, remedy = "must come before append_tokens for models whose states forget no token", "rewind_to(0)"
+                raise Unsupported(Problem("set_active_adapter", rule, remedy=remedy))
+            rows = [row[-1:].tolist() if going else [] for row, going in zip(self._rows, is_going, strict=True)]
+            state = shorten(state, lengths - is_going)
+            state = self._model.start(rows, max_length=self._most, state=state, weights=weights)
+        self._begin_stream(None, state, weights)
 
     def _require_stream(self) -> Stream:
         if self._stream is None:
@@ -188,19 +224,16 @@ class Generator(Answering):
     def get_logits(self) -> Any:
         """The logits (sequences, 1, vocabulary) of the next token."""
         with refusing(LIBRARY):
-            logits = np.array(self._require_stream().logits)[:, None]
-            self._read_last()
-            return logits
+            return np.array(self._read_last().logits)[:, None]
 
     def set_logits(self, new_logits: Any) -> None:
         """Replaces the logits of the next token."""
         with refusing(LIBRARY):
-            stream, logits = self._require_stream(), np.asarray(new_logits, np.float32)
+            stream, logits = self._read_last(), np.asarray(new_logits, np.float32)
             if logits.size != stream.logits.size:
                 sizes = (self._batch, 1, stream.logits.shape[1])
                 raise InvalidDesc(Problem("new_logits", f"must have the shape {sizes}", logits.shape))
             stream.logits = jnp.asarray(logits.reshape(stream.logits.shape))
-            self._read_last()
 
     def get_output(self, name: str) -> Any:
         """An output of the model that decodes, for the tokens that GenAI's model reads last, as its file has it.
@@ -217,7 +250,7 @@ class Generator(Answering):
                 raise Unsupported(Problem("get_output", "not supported for models that translate", show(name)))
             block, are_tokens = self._block, self._is_token[:, : self._block.stop]
             rows = [row[: block.stop][are].tolist() for row, are in zip(self._rows, are_tokens, strict=True)]
-            weights, _ = self._model.models.call_weights(None)
+            weights, _ = self._model.models.call_weights(self._adapters.weights())
             output = np.array(decoder.outputs_of(weights, rows, stream.state.caches, self._images)[name])
             if name in decoder.caches.values() or output.shape[1:2] != (max(map(len, rows)),):
                 return output
