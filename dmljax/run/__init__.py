@@ -34,6 +34,7 @@ ELSEWHERE = {
 
 INSTALLED_PARTS = {
     "onnxruntime": ("backend", "datasets", "quantization", "tools", "transformers"),
+    "onnxruntime_genai": ("models",),
 }  # which are Python, and which dmljax takes from the libraries' own packages
 
 

@@ -153,6 +153,17 @@ def test_parts_of_a_package_that_is_not_installed_say_how_to_install_it(monkeypa
         finder.find_spec("onnxruntime.quantization")
 
 
+@GATE
+def test_genai_s_builder_is_the_package_s_own_over_dmljax(tmp_path: Path) -> None:
+    package = tmp_path / "onnxruntime_genai" / "models"
+    package.mkdir(parents=True)
+    (tmp_path / "onnxruntime_genai" / "__init__.py").write_text("raise ImportError('it is not for this process')")
+    (package / "__init__.py").write_text("")
+    (package / "builder.py").write_text("import onnxruntime_genai\nprint(__name__, onnxruntime_genai.Model.__module__)")
+    printed_lines = printed("import onnxruntime_genai.models.builder", tmp_path, runner="dmljax.run").splitlines()
+    assert printed_lines == ["onnxruntime_genai.models.builder dmljax.run.onnxruntime_genai.models"]
+
+
 def test_parts_are_missing_where_the_program_does_not_run_under_dmljax() -> None:
     import dmljax.run.onnxruntime as ort
 
