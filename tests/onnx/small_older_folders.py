@@ -94,7 +94,7 @@ def adapt_logits(path: Path, *, has_defaults: bool = True) -> None:
     sizes: dict[str, list[int | str]] = {"first": [width, "rank"], "second": ["rank", words], "shift": [words]}
     graph.input.extend(value(name, FLOAT, each) for name, each in sizes.items())
     if has_defaults:
-        empty = {name: [0 if size == "rank" else size for size in each] for name, each in sizes.items()}
+        empty: dict[str, Any] = {name: [0 if size == "rank" else size for size in each] for name, each in sizes.items()}
         arrays = {name: np.zeros(each, np.float32) for name, each in empty.items()}
         graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in arrays.items())
     onnx.save(proto, path)

@@ -69,7 +69,7 @@ def test_missing_names_are_reported() -> None:
     absent: list[tuple[Any, str, str]] = [
         (ort, "ModelCompiler", "onnxruntime.ModelCompiler: dmljax's version of onnxruntime does not have it"),
         (ort.InferenceSession, "from_file", "onnxruntime.InferenceSession.from_file: dmljax's version of onnxruntime"),
-        (ort.RunOptions(), "add_active_adapter", "onnxruntime.RunOptions.add_active_adapter: dmljax's version of"),
+        (ort.RunOptions(), "add_adapter", "onnxruntime.RunOptions.add_adapter: dmljax's version of onnxruntime"),
         (ort.capi.onnxruntime_pybind11_state, "opkernel", "onnxruntime.capi.onnxruntime_pybind11_state.opkernel: "),
         (og, "Engine", "onnxruntime_genai.Engine: dmljax's version of onnxruntime_genai does not have it (it shares"),
         (og, "MtpGenerator", "onnxruntime_genai.MtpGenerator: dmljax's version of onnxruntime_genai"),

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dmljax.errors import InvalidDesc, Problem, Unsupported
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
 from dmljax.run.answers import Answering, absent, refusing
 from dmljax.run.onnxruntime.arguments import require_type, to_int32
 from dmljax.run.onnxruntime.capi.adapters import LoraAdapter
