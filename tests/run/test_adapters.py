@@ -268,6 +268,15 @@ def test_adapters_that_do_not_fit_a_model_are_refused_when_it_reads(name: str, m
         generator.append_tokens([5, 7, 4])
 
 
+def test_a_model_without_inputs_for_adapters_refuses_their_arrays(tmp_path: Path) -> None:
+    model = og.Model(str(write_stacked_folder(tmp_path / "model")))
+    adapters, generator = og.Adapters(model), generator_of(model)
+    adapters.load(str(write(ort, tmp_path / "file", {"shift": np.zeros(WORDS, np.float32)})), "style")
+    generator.set_active_adapter(adapters, "style")
+    with refuses("onnxruntime_genai: Invalid input name: shift", RuntimeError):
+        generator.append_tokens([5, 7, 4])
+
+
 def test_an_input_without_a_value_is_missed_when_the_model_reads(tmp_path: Path) -> None:
     folder = write_stacked_folder(tmp_path / "model")
     adapt_logits(folder / "model.onnx", has_defaults=False)

@@ -305,6 +305,7 @@ class LanguageModel(FolderModel):
         """The programs that read `prompt` tokens of each sequence, and add a token, as `dmljax.estimate` needs them."""
         if self.settings.translates:
             raise Unsupported(Problem("estimate", "not supported for models that translate"))
+        self.models.call_weights(None)
         return generation_programs(self.decoder, batch, prompt, room)
 
     def _logits_of_array(self, inputs: Inputs, weights: Mapping[str, Any] | None) -> Array:

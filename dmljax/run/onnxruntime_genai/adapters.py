@@ -95,7 +95,7 @@ class ActiveAdapters:
     def weights(self) -> Mapping[str, Any] | None:
         """The model's weights with those of the adapters; raises if an input has no value. None for the model's own."""
         models = self._model.models
-        if not models.adapted:
+        if not (self._active or models.adapted):
             return None
         weights = models.weights
         for adapters, name in self._active:

@@ -90,8 +90,9 @@ def test_inputs_without_defaults_need_an_adapter(folder: Path, tmp_path: Path) -
     adapt_logits(tmp_path / "needy" / "model.onnx", has_defaults=False)
     model = language_model(tmp_path / "needy")
     message = "weights must have an array for each input that only adapters give; got no first (load_adapter reads"
-    with refuses(message):
-        model.logits(PROMPT)
+    for call in (lambda: model.logits(PROMPT), lambda: model.generation_programs(1, 4, 8)):
+        with refuses(message):
+            call()
     write_adapter(tmp_path / NAME, Adapter({"shift": np.zeros(24, np.float32)}))
     weights = model.load_adapter(folder / NAME, weights=model.load_adapter(tmp_path / NAME))
     expected = stacked_outputs(folder, PROMPT, **low_rank_arrays(2))["logits"][0]
