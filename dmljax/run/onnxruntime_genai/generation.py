@@ -188,9 +188,7 @@ class Generator(Answering):
 
     def _change_adapters(self) -> None:
         """Goes on with the weights of new adapters, and reads with them what GenAI's model has not read yet."""
-        stream, weights = self._require_stream(), self._adapters.weights()
-        self._discard_drafts(stream)
-        state = stream.state
+        state, weights = self._require_stream().state, self._adapters.weights()
         if self._is_unread:
             lengths, is_going = np.asarray(state.lengths), ~self._has_ended
             if not all(self._model.can_shorten(length, length - 1) for length in lengths[is_going]):
