@@ -74,7 +74,7 @@ FLOORS = {
     "onnx.language": [
         ["state"],
         ["sampling"],
-        ["acceptance", "settings"],
+        ["acceptance", "beams", "settings"],
         ["parts", "tokens"],
         ["generation"],
         ["drafts", "translation"],

@@ -201,11 +201,7 @@ _REMEDIES = (
         "max_length counts the prompt: max_length=len(prompt) + 20 adds at most 20 tokens",
     ),
     ("min_new_tokens", "min_length do_sample", "min_length counts the prompt: min_length=len(prompt) + 20"),
-    (
-        "num_beams num_beam_groups length_penalty early_stopping diversity_penalty",
-        "do_sample",
-        "dmljax has no beams: it takes the likeliest token, or draws with do_sample=True",
-    ),
+    ("num_beam_groups diversity_penalty", "num_beams", "beams form no groups: num_beams=4 keeps the four best"),
     ("num_return_sequences n num_images_per_prompt", "prompts", "give the prompt several times, in a list"),
     ("attention_mask padding_side pad_token_id", "do_sample", "prompts may differ in length: prompts=[[1, 2], [3]]"),
     (

@@ -135,6 +135,7 @@ def _check_folder(path: str, options: argparse.Namespace) -> int:
 def _describe_folder(settings: Any, weight_bytes: Mapping[str, int], cache_bytes: int) -> Iterator[str]:
     """Describes a language model, with a sentence per line."""
     from dmljax.estimation.report import format_amount
+    from dmljax.onnx.language.sampling import OF_BEAMS
 
     heads = f"{settings.heads} heads, " if settings.heads else ""
     caches = f"{heads}{settings.key_heads} key heads of {settings.head_size}"
@@ -142,7 +143,10 @@ def _describe_folder(settings: Any, weight_bytes: Mapping[str, int], cache_bytes
     yield f"{settings.kind or 'a model'} of {layers}{settings.vocabulary} tokens"
     ends = f"ends at {join_words(settings.end_tokens, 'or')}" if settings.end_tokens else "has no end token"
     yield f"context of {settings.context_length} tokens; {ends}"
-    yield f"search: {', '.join(f'{name} {value}' for name, value in settings.search._asdict().items())}"
+    options = settings.search._asdict()
+    if settings.search.num_beams == 1:
+        options = {name: value for name, value in options.items() if name not in OF_BEAMS}
+    yield f"search: {', '.join(f'{name} {value}' for name, value in options.items())}"
     if settings.others:
         others = (f", {other.file.name} as {part}" for part, other in settings.others.items())
         yield f"models: {settings.file.name} to decode{''.join(others)}"

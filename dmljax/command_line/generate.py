@@ -62,6 +62,12 @@ def add_parser(subparsers: Subparsers) -> None:
             "never write N tokens in a row again; 0 for no limit",
             COUNT | {"type": parse_integer, "default": None},
         ),
+        (
+            "--num_beams",
+            "grow N sequences and print the likeliest; nothing shows before the end",
+            COUNT | {"default": None},
+        ),
+        ("--length_penalty", "above 0, beams that end later are better; needs --num_beams", NUMBER),
     )
     add_options(
         parser.add_argument_group("diffusion models"),
@@ -81,8 +87,8 @@ _ELSEWHERE = {
     "--max_new_tokens": "--max_length counts the tokens of the prompt as well",
     "--max_tokens": "--max_length counts the tokens of the prompt as well",
     "--min_new_tokens": "--min_length counts the tokens of the prompt as well",
-    "--num_beams": "dmljax has no beams: it takes the likeliest token, or draws with --do_sample",
-    "--num_return_sequences": "run the command again, with another --seed",
+    "--num_return_sequences": "in Python, generate(num_beams=4, num_return_sequences=4) gives several",
+    "--early_stopping": "beams stop when as many have ended; in Python, generate(early_stopping=False) goes on",
     "--random_seed": "did you mean --seed?",
     "--sample": "did you mean --do_sample?",
     "--prompt": "the prompt follows the folder: dmljax generate FOLDER PROMPT",
@@ -118,12 +124,15 @@ def run(options: argparse.Namespace) -> int:
         require((), options.prompt is None, rule, repr(options.prompt))
     # Refuse before weights are read and programs compiled, which may take minutes.
     settings = read_settings(options.folder)
-    search = {name: getattr(options, name) for name in Search._fields}
+    search: dict[str, Any] = {name: getattr(options, name, None) for name in Search._fields}
     with within("generate"):
         chosen = with_options(settings.search, search, settings.context_length)
     for name, value in _set_options(options, _OF_DRAWS).items():
         rule, remedy = f"--{name} has no effect without --do_sample", "--do_sample draws tokens"
         require((), chosen.do_sample, rule, value, remedy=remedy)
+    if options.length_penalty is not None:
+        rule, remedy = "--length_penalty has no effect without --num_beams", "--num_beams 4 keeps four sequences"
+        require((), chosen.num_beams > 1, rule, options.length_penalty, remedy=remedy)
     if "encoder" in settings.others and not settings.translates and options.audio is None:
         rule, remedy = "--audio must be given, because the folder has an encoder", "--audio FEATURES.npy"
         raise InvalidDesc(Problem((), rule, "none", remedy=remedy))
@@ -137,9 +146,14 @@ def run(options: argparse.Namespace) -> int:
     _require_room(len(tokens), chosen.max_length, settings.context_length)
     model = language_model(options.folder)
     begin = time.perf_counter()
+    stream: Iterator[int]
     with within("generate"):
-        stream = model.stream(tokens, block=_BLOCK, audio=audio, **search)
+        if chosen.num_beams == 1:
+            stream = model.stream(tokens, block=_BLOCK, audio=audio, **search)
+        else:
+            stream = iter(model.generate(tokens, audio=audio, **search | {"num_return_sequences": 1})[len(tokens) :])
     text, news, first, rate = _print_stream(tokenizer, stream, begin, is_silent=options.json)
+    rate = rate if chosen.num_beams == 1 else None  # beams give all tokens at once
     if options.json:
         times = {"seconds_to_first_token": first, "tokens_per_second": rate}
         print(json.dumps({"text": text, "tokens": news, "prompt_tokens": len(tokens), **times}))
@@ -173,6 +187,8 @@ _OF_LANGUAGE = (
     "top_p",
     "repetition_penalty",
     "no_repeat_ngram_size",
+    "num_beams",
+    "length_penalty",
 )
 
 

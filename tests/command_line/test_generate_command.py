@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import pytest
-from helpers import FULL
+from helpers import FULL, GATE
 from small_language_models import TEMPLATE, WORDS, write_folder, write_tokenizer
 
 from dmljax.command_line.cli import main
@@ -38,6 +38,17 @@ def test_a_text_is_continued(folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert out.split() == [NAMES[token] for token in expected]
     assert "prompt of 3 tokens, 27 new: " in timing
     assert "tokens per second" in timing
+
+
+@GATE
+def test_beams_find_the_likeliest_text(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("w5 w11", "--max_length", "9", "--num_beams", "3", "--length_penalty", "2", "--json")
+    report = json.loads(run_command(capsys, str(folder), *options).out)
+    expected = language_model(folder).generate([5, 11], max_length=9, num_beams=3, length_penalty=2.0)
+    assert report["tokens"] == expected[2:]
+    assert report["tokens_per_second"] is None
+    error = run_command(capsys, str(folder), "w5", "--length_penalty", "2", status=2).err
+    assert error.startswith("error: --length_penalty has no effect without --num_beams; got 2.0")
 
 
 @FULL
@@ -165,7 +176,10 @@ def test_a_tokenizer_of_another_vocabulary_is_refused(
     [
         ("--max_new_tokens=20", "--max_length counts the tokens of the prompt as well"),
         ("--max-new-tokens=20", "--max_length counts the tokens of the prompt as well"),
-        ("--num_beams=4", "dmljax has no beams: it takes the likeliest token, or draws with --do_sample"),
+        (
+            "--num_return_sequences=4",
+            "in Python, generate(num_beams=4, num_return_sequences=4) gives several",
+        ),
         ("--guidance-scale=4", "did you mean --guidance?"),
         ("--do-sample", "did you mean --do_sample?"),
     ],

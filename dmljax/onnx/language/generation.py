@@ -23,6 +23,7 @@ from dmljax.foundation.programs.progress import listen, report
 from dmljax.foundation.programs.store import digest_of
 from dmljax.onnx.graph.graph import TensorType
 from dmljax.onnx.language.acceptance import Drafts, Verdict, draw_draft, judge_drafts
+from dmljax.onnx.language.beams import Beams, finish, first_beams, grow, over_rows
 from dmljax.onnx.language.parts import (
     DECODER,
     ROLES,
@@ -118,6 +119,14 @@ class Decoder:
     @cached_property
     def jit_decode(self) -> Callable[..., Any]:
         return _jit_in_place(self, self.decode, ("form", "mesh"), "the decoder", 2)
+
+    @cached_property
+    def jit_search(self) -> Callable[..., Any]:
+        return _jit_in_place(self, self.search, ("form", "mesh"), "the decoder", 2)
+
+    @cached_property
+    def jit_widen(self) -> Callable[..., Any]:
+        return jax.jit(self.widen, static_argnums=1)
 
     @cached_property
     def jit_verify(self) -> Callable[..., Any]:
@@ -335,26 +344,68 @@ class Decoder:
     def decode_step(self, weights: Any, progress: Progress, numbers: Any, *, form: Sampling) -> Progress:
         """The progress after choosing a token for each sequence that is not over."""
         state, is_over, key = progress
-        batch, room = state.tokens.shape
-        rows, ends = iota(batch), self._end_tokens
         step_key = key
         if key is not None:
             key, step_key = jax.random.split(key)
-        chosen = choose_tokens(state.logits, state.tokens, state.lengths, form, numbers, ends, step_key)
-        tokens = state.tokens.at[rows, jnp.where(is_over, room, state.lengths)].set(chosen, mode="drop")
-        lengths = state.lengths + (~is_over).astype(jnp.int32)
-        is_read = ~is_over
-        is_over |= jnp.any(chosen[:, None] == ends[None], 1) | (lengths >= numbers["max_length"])
-        # A sequence that is over reads its last token again, which changes nothing that is kept.
+        chosen = choose_tokens(state.logits, state.tokens, state.lengths, form, numbers, self._end_tokens, step_key)
+        state = self.append_tokens(weights, state, chosen, ~is_over)
+        is_over |= jnp.any(chosen[:, None] == self._end_tokens[None], 1) | (state.lengths >= numbers["max_length"])
+        return state, is_over, key
+
+    def append_tokens(self, weights: Any, state: State, tokens: Array, are_new: Array) -> State:
+        """The state after reading a new token of some sequences."""
+        batch, room = state.tokens.shape
+        rows = iota(batch)
+        written = state.tokens.at[rows, jnp.where(are_new, state.lengths, room)].set(tokens, mode="drop")
+        lengths = state.lengths + are_new.astype(jnp.int32)
+        # A sequence without a new token reads its last one again, which changes nothing that is kept.
         last = lengths - 1
         mask = iota(room)[None] < lengths[:, None]
-        new = NewTokens(tokens[rows, last][:, None], last[:, None], mask, lengths)
+        new = NewTokens(written[rows, last][:, None], last[:, None], mask, lengths)
         logits, caches = self.run_decoder(weights, state.caches, new)
-        return (
-            State(tokens, lengths, *restore_inactive(state, logits[:, -1], caches, is_read, self.batch_axes)),
-            is_over,
-            key,
-        )
+        return State(written, lengths, *restore_inactive(state, logits[:, -1], caches, are_new, self.batch_axes))
+
+    def search(
+        self,
+        weights: Any,
+        state: State,
+        beams: Beams,
+        max_steps: Array,
+        numbers: Any,
+        *,
+        form: Sampling,
+        mesh: Mesh | None,
+    ) -> tuple[State, Beams]:
+        """The state, which has a row for each beam, and the beams after at most `max_steps` more tokens of each."""
+
+        def is_going(carried: Any) -> Any:
+            count, state, beams = carried
+            return (count < max_steps) & ~jnp.all(over_rows(beams, state.lengths, numbers["max_length"]))
+
+        def step(carried: Any) -> Any:
+            count, state, beams = carried
+            are_new = ~over_rows(beams, state.lengths, numbers["max_length"])
+            beams, rows, tokens = grow(beams, state, form, numbers, self._end_tokens)
+            state = self.append_tokens(weights, self.take_rows(state, rows), tokens, are_new)
+            return count + 1, place_on_mesh(state, mesh, self.batch_axes), beams
+
+        _, state, beams = lax.while_loop(is_going, step, (jnp.int32(0), state, beams))
+        return state, beams
+
+    def widen(self, state: State, count: int) -> State:
+        """The state with each row `count` times."""
+        rows = jnp.repeat(iota(len(state.tokens)), count)
+        return self.take_rows(state, rows, [*state.caches])
+
+    def take_rows(self, state: State, rows: Array, caches: Sequence[str] | None = None) -> State:
+        """The state of the sequences at `rows`, with new rows of these caches, or of all that new tokens change."""
+        axes = {name: self.row_axis(name) for name in (self.caches if caches is None else caches)}
+        taken = {name: jnp.take(state.caches[name], rows, axis=axis) for name, axis in axes.items() if axis is not None}
+        return State(state.tokens[rows], state.lengths[rows], state.logits[rows], {**state.caches, **taken})
+
+    def row_axis(self, cache: str) -> int | None:
+        """The axis of the sequences in a cache; None if they share it."""
+        return 1 if cache in self.stacked else self.batch_axes.get(cache, 0)
 
     def verify(
         self,
@@ -521,6 +572,16 @@ class GenerationRun(NamedTuple):
     is_single: bool
     key: Any
     over: Any = None  # which sequences are over
+    beams: Beams | None = None
+
+    def with_beams(self) -> "GenerationRun":
+        """The run with a row for each beam, if the search has beams."""
+        prompts, room = self.state.tokens.shape
+        count = self.search.num_beams
+        if count == 1:
+            return self
+        beams = first_beams(prompts, count, room)
+        return self._replace(state=self.decoder.jit_widen(self.state, count), beams=beams)
 
     @property
     def is_over(self) -> bool:
@@ -546,18 +607,32 @@ class GenerationRun(NamedTuple):
     def decode(self, over: Any, max_steps: int) -> "GenerationRun":
         key = self.key if self.search.do_sample else None
         numbers, form = numbers_of(self.search), sampling_of(self.search)
+        if self.beams is not None:
+            state, beams = self.decoder.jit_search(
+                self.weights, self.state, self.beams, np.int32(max_steps), numbers, form=form, mesh=self.mesh
+            )
+            over = to_numpy(over_rows(beams, state.lengths, self.search.max_length))
+            return self._replace(state=state, beams=beams, over=over)
         state, over, key = self.decoder.jit_decode(
             self.weights, self.state, over, key, np.int32(max_steps), numbers, form=form, mesh=self.mesh
         )
         return self._replace(state=state, over=to_numpy(over), key=key)
 
     def sequences(self) -> Any:
-        if is_traced(self.state.tokens):
-            most = self.state.tokens[:, : self.search.max_length]
-            return most[0] if self.is_single else most
-        tokens, lengths = np.asarray(self.state.tokens), np.asarray(self.state.lengths)
-        rows = [row[:length].tolist() for row, length in zip(tokens, lengths, strict=True)]
-        return rows[0] if self.is_single else rows
+        tokens, lengths = self.state.tokens, self.state.lengths
+        if self.beams is not None:
+            found, sizes = _jit_finish(self.beams, self.state, numbers_of(self.search))
+            kept = self.search.num_return_sequences
+            tokens, lengths = found[:, :kept].reshape(-1, found.shape[2]), sizes[:, :kept].reshape(-1)
+        is_single = self.is_single and self.search.num_return_sequences == 1
+        if is_traced(tokens):
+            most = tokens[:, : self.search.max_length]
+            return most[0] if is_single else most
+        rows = [row[:length].tolist() for row, length in zip(np.asarray(tokens), np.asarray(lengths), strict=True)]
+        return rows[0] if is_single else rows
+
+
+_jit_finish = jax.jit(finish)
 
 
 class Stream(Iterator[Any]):
@@ -601,6 +676,28 @@ class Stream(Iterator[Any]):
     def state_before(self, length: int) -> State:
         """A single sequence with its first `length` tokens; the logits stay those of its end."""
         return shorten(self.state, length)
+
+
+class BeamStream(Stream):
+    """The new tokens of each beam, step by step, and the best sequences so far."""
+
+    def __next__(self) -> list[int | None]:
+        if self.is_over:
+            raise StopIteration
+        before = np.asarray(self._run.state.lengths)
+        with listen(self._progress):
+            self._run = self._run.advance(1)
+        return next(new_tokens(self._run.state, before))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the best sequences are found."""
+        return self._run.is_over
+
+    def sequences(self) -> list[list[int]]:
+        """The best sequences of each prompt, if the search ended here."""
+        found: list[list[int]] = self._run._replace(is_single=False).sequences()
+        return found
 
 
 def new_tokens(state: State, before: Any) -> Iterator[list[int | None]]:

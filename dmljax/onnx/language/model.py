@@ -22,6 +22,7 @@ from dmljax.foundation.programs.progress import Progress, listen, report
 from dmljax.onnx.graph.adapters import read_adapter
 from dmljax.onnx.language.drafts import MOST_DRAFTS, Drafter, DraftOptions
 from dmljax.onnx.language.generation import (
+    BeamStream,
     GenerationProgram,
     GenerationRun,
     Inputs,
@@ -79,6 +80,14 @@ def model_of(settings: Settings, dtype: DType | None = None) -> "LanguageModel":
     """Loads the models of a folder, and converts their floats to a type if one is given."""
     by_part = load_parts(settings, dtype)
     return LanguageModel(with_layers_of_model(settings, types_of_inputs(by_part[DECODER])), by_part)
+
+
+def search_with_beams(
+    model: "LanguageModel", inputs: Inputs, options: Mapping[str, Any], weights: Mapping[str, Any] | None
+) -> BeamStream:
+    """Reads prompts, and searches for their best continuations a step at a time."""
+    run = model._prefill(inputs, None, weights, options)
+    return BeamStream(run.with_beams(), 1)
 
 
 class LanguageModel(FolderModel):
@@ -168,6 +177,10 @@ class LanguageModel(FolderModel):
         top_p: float | None = None,
         repetition_penalty: float | None = None,
         no_repeat_ngram_size: int | None = None,
+        num_beams: int | None = None,
+        num_return_sequences: int | None = None,
+        length_penalty: float | None = None,
+        early_stopping: bool | None = None,
         key: Array | None = None,
         state: State | None = None,
         weights: Mapping[str, Any] | None = None,
@@ -185,6 +198,11 @@ class LanguageModel(FolderModel):
         already has in a row. `state`, from `start`, has the sequences that the prompts follow; it is not changed.
         `progress=True` shows how far it is, as `load` does.
 
+        `num_beams` above 1 grows as many sequences of each prompt, by the likeliest of all their continuations. The
+        result has the best `num_return_sequences` of each prompt in one list, without end tokens: those with the
+        largest sums of log probabilities, divided by `length**length_penalty`. `early_stopping` ends the search when as
+        many have ended as there are beams, even if others could still become better.
+
         `draft` guesses tokens, of which the model reads several in one run and keeps those that it would have chosen:
         a smaller language model with the same tokens, or the number of tokens, such as 3, whose repetitions are looked
         up in a single prompt and what follows it.
@@ -201,11 +219,17 @@ class LanguageModel(FolderModel):
             "top_p": top_p,
             "repetition_penalty": repetition_penalty,
             "no_repeat_ngram_size": no_repeat_ngram_size,
+            "num_beams": num_beams,
+            "num_return_sequences": num_return_sequences,
+            "length_penalty": length_penalty,
+            "early_stopping": early_stopping,
         }
         with within("onnx"), listen(progress):
+            if draft is not None:
+                self._require_no_beams(num_beams, "drafts tokens")
             run = self._prefill(Inputs(prompts, audio, images), state, weights, options, key, is_continued=True)
             if draft is None:
-                return run.advance(run.search.max_length).sequences()
+                return run.with_beams().advance(run.search.max_length).sequences()
             stream = self._stream_of_drafts(run._replace(is_single=True), draft, progress)
             sequence = [*np.asarray(run.state.tokens)[0, : stream.length].tolist(), *stream]
             return sequence if run.is_single else [sequence]
@@ -226,6 +250,7 @@ class LanguageModel(FolderModel):
             unknown = options.keys() - {*Search._fields}
             if unknown:
                 bind_arguments("generate", inspect.signature(self.generate), (), dict.fromkeys(sorted(unknown)))
+            self._require_no_beams(options.get("num_beams"), "gives tokens as they come")
             inputs = Inputs(prompts, known["audio"], known["images"])
             with listen(progress):
                 given = known["state"], known["weights"], options, known["key"]
@@ -237,6 +262,12 @@ class LanguageModel(FolderModel):
             if known["draft"] is not None:
                 return self._stream_of_drafts(run, known["draft"], progress)
             return Stream(run, size, progress)
+
+    def _require_no_beams(self, num_beams: int | None, use: str) -> None:
+        beams = self.settings.search.num_beams if num_beams is None else num_beams
+        if beams != 1:
+            rule = f"must be 1 for a call that {use}: which sequence is best shows at the end"
+            raise Unsupported(Problem("num_beams", rule, beams, remedy="generate works with beams"))
 
     def _stream_of_drafts(self, run: GenerationRun, draft: Any, progress: Any) -> DraftStream:
         """New tokens that `draft` guesses: a language model, the size of n-grams, or a drafter that counts."""

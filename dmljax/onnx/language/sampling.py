@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.errors import InvalidDesc, Problem
+from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.onnx.language.state import iota
 from dmljax.text import show
 
@@ -23,6 +23,10 @@ _RULES: dict[str, tuple[tuple[type, ...], float, float, str]] = {
     "top_p": ((int, float), math.ulp(0), 1, "a number above 0 and at most 1"),
     "repetition_penalty": ((int, float), 1e-6, _LARGE, f"a number from 1e-06 to {_LARGE}"),
     "no_repeat_ngram_size": ((int,), 0, _LARGE, f"an integer from 0 to {_LARGE}, where 0 lets tokens repeat"),
+    "num_beams": ((int,), 1, _LARGE, f"an integer from 1 to {_LARGE}, where 1 chooses token by token"),
+    "num_return_sequences": ((int,), 1, _LARGE, f"an integer from 1 to {_LARGE}"),
+    "length_penalty": ((int, float), -_LARGE, _LARGE, f"a number from {-_LARGE} to {_LARGE}"),
+    "early_stopping": ((bool,), 0, 1, "True or False"),
 }
 
 
@@ -37,6 +41,10 @@ class Search(NamedTuple):
     top_p: float = 1.0
     repetition_penalty: float = 1.0
     no_repeat_ngram_size: int = 0
+    num_beams: int = 1
+    num_return_sequences: int = 1
+    length_penalty: float = 1.0
+    early_stopping: bool = True
 
 
 def with_options(search: Search, changes: Mapping[str, Any], context_length: int) -> Search:
@@ -49,18 +57,30 @@ def with_options(search: Search, changes: Mapping[str, Any], context_length: int
         is_right = isinstance(value, kinds) and (bool in kinds) == isinstance(value, bool)
         if not is_right or not lowest <= value <= highest:
             raise InvalidDesc(Problem(name, f"must be {rule}", show(value)))
-    return search._replace(**options)
+    changed = search._replace(**options)
+    if changed.num_return_sequences > changed.num_beams:
+        rule = f"must be at most {changed.num_beams}, which is num_beams"
+        raise InvalidDesc(Problem("num_return_sequences", rule, changed.num_return_sequences))
+    return changed
 
 
 _OF_DRAWS = ("temperature", "top_k", "top_p")
+OF_BEAMS = ("num_beams", "num_return_sequences", "length_penalty", "early_stopping")
 
 
 def require_effect(search: Search, changes: Mapping[str, Any]) -> None:
-    """Raises if `changes` set how tokens are drawn, but the search takes the likeliest."""
-    given = [name for name in _OF_DRAWS if changes.get(name) is not None and not search.do_sample]
-    if given:
-        rule, remedy = "has no effect without do_sample", "do_sample=True draws tokens"
-        raise InvalidDesc(*(Problem(name, rule, show(changes[name]), remedy=remedy) for name in given))
+    """Raises if `changes` set how tokens are drawn or beams end, but the search does not draw or has no beams."""
+    if search.num_beams > 1 and search.do_sample:
+        rule, remedy = "not supported with beams, which take the likeliest tokens", "num_beams=1"
+        raise Unsupported(Problem("do_sample", rule, remedy=remedy))
+    for names, is_used, option, remedy in (
+        (_OF_DRAWS, search.do_sample, "do_sample", "do_sample=True draws tokens"),
+        (OF_BEAMS[2:], search.num_beams > 1, "num_beams", "num_beams=4 keeps four sequences"),
+    ):
+        given = [name for name in names if changes.get(name) is not None and not is_used]
+        if given:
+            rule = f"has no effect without {option}"
+            raise InvalidDesc(*(Problem(name, rule, show(changes[name]), remedy=remedy) for name in given))
 
 
 class Sampling(NamedTuple):
@@ -72,6 +92,7 @@ class Sampling(NamedTuple):
     has_penalty: bool
     has_least: bool
     ngram_size: int  # that may not repeat; 0 if all may
+    stops_early: bool  # whether beams stop at as many ended sequences
 
 
 def sampling_of(search: Search) -> Sampling:
@@ -83,6 +104,7 @@ def sampling_of(search: Search) -> Sampling:
         has_penalty=search.repetition_penalty != 1,
         has_least=search.min_length > 0,
         ngram_size=search.no_repeat_ngram_size,
+        stops_early=search.num_beams > 1 and search.early_stopping,
     )
 
 
@@ -102,7 +124,7 @@ def choose_tokens(
     key: Any,
 ) -> Array:
     """The next token of each sequence, which has `lengths` of the `tokens`."""
-    logits = _penalize(logits, tokens, lengths, form, numbers, ends)
+    logits = penalize(logits, tokens, lengths, form, numbers, ends)
     if not form.is_drawn:
         return jnp.argmax(logits, 1).astype(jnp.int32)
     values, places = _truncate(logits, form, numbers)
@@ -114,12 +136,12 @@ def next_probs(
     logits: Array, tokens: Array, lengths: Array, form: Sampling, numbers: Mapping[str, Array], ends: Array
 ) -> Array:
     """The probabilities from which `choose_tokens` draws, of the whole vocabulary."""
-    values, places = _truncate(_penalize(logits, tokens, lengths, form, numbers, ends), form, numbers)
+    values, places = _truncate(penalize(logits, tokens, lengths, form, numbers, ends), form, numbers)
     probs = jax.nn.softmax(values, 1)
     return probs if places is None else jnp.zeros_like(logits).at[iota(len(logits))[:, None], places].set(probs)
 
 
-def _penalize(
+def penalize(
     logits: Array, tokens: Array, lengths: Array, form: Sampling, numbers: Mapping[str, Array], ends: Array
 ) -> Array:
     """The logits with what the search takes from tokens that repeat, or that end a sequence too early."""

@@ -337,13 +337,10 @@ class _Fields(NamedTuple):
 
 def _search(fields: _Fields, context_length: int) -> Search:
     values = fields.values
-    known = (*Search._fields, *_FIXED, *_WITHOUT_EFFECT)
-    for name, value in values.items():
-        place = (FILE, *fields.path, name)
+    known = (*Search._fields, *_WITHOUT_EFFECT)
+    for name in values:
         if name not in known:
-            raise InvalidDesc(Problem(place, f"unknown field{did_you_mean(name, known)}"))
-        if value != _FIXED.get(name, value):
-            raise Unsupported(Problem(place, f"must be {_FIXED[name]}; others are not supported", show(value)))
+            raise InvalidDesc(Problem((FILE, *fields.path, name), f"unknown field{did_you_mean(name, known)}"))
     options = {name: values[name] for name in Search._fields if name in values}
     if isinstance(options.get("max_length"), int):
         options["max_length"] = min(options["max_length"], context_length)
@@ -351,10 +348,7 @@ def _search(fields: _Fields, context_length: int) -> Search:
         return with_options(Search(context_length), options, context_length)
 
 
-# The only supported values of these fields
-_FIXED = {"num_beams": 1, "num_return_sequences": 1}
-_WITHOUT_EFFECT = (  # without beams, and with sizes and keys from calls
-    *("batch_size", "chunk_size", "diversity_penalty", "early_stopping", "length_penalty"),
-    *("past_present_share_buffer", "random_seed"),
+_WITHOUT_EFFECT = (  # with sizes and keys from calls
+    *("batch_size", "chunk_size", "diversity_penalty", "past_present_share_buffer", "random_seed"),
 )
 _LARGE = 2**31 - 1

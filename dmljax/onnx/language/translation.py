@@ -111,6 +111,9 @@ class TranslationDecoder(Decoder):
         outputs = self.graph_function(self.models.weights_of(DECODER, weights), inputs)
         return dict(zip(self.outputs, outputs, strict=True))
 
+    def row_axis(self, cache: str) -> int | None:
+        return None if cache == self.settings.names["past_key_values_length"] else super().row_axis(cache)
+
     def score_tokens(
         self, weights: Any, tokens: Array, counts: Array, audio_caches: Mapping[str, Array], embeds: Array | None
     ) -> Array:

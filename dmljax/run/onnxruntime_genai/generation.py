@@ -9,6 +9,8 @@ import numpy as np
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
 from dmljax.foundation.checks import integer_in
 from dmljax.onnx import State, Stream
+from dmljax.onnx.language.generation import BeamStream, Inputs
+from dmljax.onnx.language.model import search_with_beams
 from dmljax.onnx.language.parts import types_of_inputs
 from dmljax.onnx.language.rounds import DraftStream
 from dmljax.onnx.language.state import shorten
@@ -20,6 +22,8 @@ from dmljax.run.onnxruntime_genai.models import GeneratorParams, Model, options_
 from dmljax.run.onnxruntime_genai.speculation import drafter_of, statistics_of
 from dmljax.run.onnxruntime_genai.tensors import NamedTensors, Tensor
 from dmljax.text import show
+
+_MOST_BEAMS = 32  # as in GenAI
 
 
 class Generator(Answering):
@@ -41,6 +45,8 @@ class Generator(Answering):
             self._batch = integer_in("batch_size", params._options["batch_size"], 1, 2**31 - 1)
             self._options = options_of_generation(params._options)
             self._most = params._options["max_length"]
+            self._beams = integer_in("num_beams", params._options["num_beams"], 1, _MOST_BEAMS)
+            self._returned = integer_in("num_return_sequences", params._options["num_return_sequences"], 1, self._beams)
             self._drafter = drafter_of(model, self._model, model._draft, params._draft_options, params._options)
             self._audio: Any = None
             self._images: dict[str, Any] | None = None
@@ -85,6 +91,8 @@ class Generator(Answering):
         with refusing(LIBRARY):
             rows = self._rows_of_tokens(tokens)
             length = self._rows.shape[1]
+            if length and self._beams > 1:
+                raise Unsupported(Problem("tokens", "can be given only once to a search with beams"))
             if length and (self._batch > 1 or self._model.settings.translates):
                 of_whom = "sequences of a batch" if self._batch > 1 else "texts to translate"
                 raise Unsupported(
@@ -129,7 +137,10 @@ class Generator(Answering):
         heard = {"audio": self._audio, "images": self._images} if state is None else {}
         log_tokens("model_input_values", rows)
         before = 0 if state is None else length
-        if before + min(map(len, rows)) >= self._most:  # GenAI reads a prompt even if no token can follow
+        if self._beams > 1:
+            inputs = Inputs(rows, self._audio, self._images)
+            self._stream = search_with_beams(self._model, inputs, self._options, weights)
+        elif before + min(map(len, rows)) >= self._most:  # GenAI reads a prompt even if no token can follow
             state = self._model.start(rows, max_length=self._most, state=state, weights=weights, **heard)
             self._begin_stream(None, state, weights)
         else:
@@ -151,8 +162,8 @@ class Generator(Answering):
     def generate_next_token(self) -> None:
         """Chooses a token for each sequence; does nothing once all have ended."""
         with refusing(LIBRARY):
-            self._require_stream()
-            if self._has_ended.all():
+            stream = self._require_stream()
+            if self._has_ended.all() or (isinstance(stream, BeamStream) and stream.is_over):
                 return
             if self._rows.shape[1] >= self._most:
                 raise InvalidDesc(Problem((), f"the sequences have max_length = {self._most} tokens"))
@@ -162,6 +173,9 @@ class Generator(Answering):
             self._next = np.array([self._pad if token is None else token for token in next_tokens], np.int32)
             log_tokens("generate_next_token", self._next)
             log_logits(lambda: np.asarray(stream.logits))
+            if isinstance(stream, BeamStream):
+                self._extend(np.full((self._batch, 1), self._pad), np.ones((self._batch, 1), bool))
+                return
             self._has_ended |= np.isin(self._next, self._ends)
             if not self._has_ended.all():
                 self._extend(self._next[:, None], are_tokens[:, None])
@@ -174,7 +188,9 @@ class Generator(Answering):
     def _next_of(self, stream: Stream) -> list[int | None]:
         """The next token of each sequence, None where it has ended, also if the stream began after that."""
         token = next(stream)
-        tokens = token if isinstance(token, list) else [token]
+        tokens: list[int | None] = token if isinstance(token, list) else [token]
+        if isinstance(stream, BeamStream):  # tokens of beams
+            return tokens
         return [None if has_ended else token for token, has_ended in zip(tokens, self._has_ended, strict=True)]
 
     def _read_last(self) -> Stream:
@@ -188,6 +204,8 @@ class Generator(Answering):
 
     def _change_adapters(self) -> None:
         """Goes on with the weights of new adapters, and reads with them what GenAI's model has not read yet."""
+        if self._beams > 1:
+            raise Unsupported(Problem("set_active_adapter", "must come before append_tokens in a search with beams"))
         state, weights = self._require_stream().state, self._adapters.weights()
         if self._is_unread:
             lengths, is_going = np.asarray(state.lengths), ~self._has_ended
@@ -206,6 +224,8 @@ class Generator(Answering):
 
     def is_done(self) -> bool:
         """Whether all sequences have ended or are as long as they may be."""
+        if isinstance(self._stream, BeamStream):
+            return self._stream.is_over
         return bool(self._has_ended.all()) or self._rows.shape[1] >= self._most
 
     def get_next_tokens(self) -> Any:
@@ -213,7 +233,13 @@ class Generator(Answering):
 
     def get_sequence(self, index: int) -> Any:
         with refusing(LIBRARY):
-            return self._rows[integer_in("index", index, 0, self._batch - 1)].copy()
+            place = integer_in("index", index, 0, self._batch * self._returned - 1)
+            if not isinstance(self._stream, BeamStream):
+                return self._rows[place].copy()
+            row, are_tokens = self._rows[place // self._returned], self._is_token[place // self._returned]
+            prompt = row[: self._block.stop]
+            new = self._stream.sequences()[place][int(are_tokens[: self._block.stop].sum()) :]
+            return np.array([*prompt, *new], np.int32)
 
     def token_count(self) -> int:
         """Counts the tokens of each sequence."""
@@ -244,8 +270,9 @@ class Generator(Answering):
             if name not in decoder.outputs:
                 rule = f"must be an output of the model: {', '.join(decoder.outputs)}"
                 raise InvalidDesc(Problem("name", rule, show(name)))
-            if self._model.settings.translates:
-                raise Unsupported(Problem("get_output", "not supported for models that translate", show(name)))
+            if self._model.settings.translates or self._beams > 1:
+                rule = f"not supported for {'searches with beams' if self._beams > 1 else 'models that translate'}"
+                raise Unsupported(Problem("get_output", rule, show(name)))
             block, are_tokens = self._block, self._is_token[:, : self._block.stop]
             rows = [row[: block.stop][are].tolist() for row, are in zip(self._rows, are_tokens, strict=True)]
             weights, _ = self._model.models.call_weights(self._adapters.weights())
@@ -267,6 +294,8 @@ class Generator(Answering):
         """Forgets all but the first tokens."""
         with refusing(LIBRARY):
             length = integer_in("new_length", new_length, 0, self._rows.shape[1])
+            if self._beams > 1:
+                raise Unsupported(Problem("rewind_to", "not supported with beam search"))
             if length and (self._batch > 1 or self._model.settings.translates):
                 of_whom = "sequences of a batch" if self._batch > 1 else "models that translate"
                 raise Unsupported(Problem("new_length", f"must be 0 for {of_whom}", length))

@@ -8,6 +8,7 @@ import jax
 
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported
 from dmljax.onnx.language.model import LanguageModel, model_of
+from dmljax.onnx.language.sampling import OF_BEAMS
 from dmljax.onnx.language.settings import FILE, settings_of
 from dmljax.run.answers import Answering, refusing
 from dmljax.run.onnxruntime_genai.configuration import LIBRARY, Config, Folder
@@ -130,11 +131,10 @@ DEFAULTS: Mapping[str, Any] = {
     "top_k": 50,
     "top_p": 0.0,
 }
-_KEPT = ("num_beams", "num_return_sequences")  # dmljax searches greedily, or draws
 
 
 def _with_options(known: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Sets options after checking them; dmljax has no beams, and ignores options that tune memory."""
+    """Sets options after checking them; those that tune memory are ignored."""
     options = dict(known)
     for name, value in changes.items():
         if name not in options:
@@ -149,15 +149,13 @@ def _with_options(known: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[
         if isinstance(default, int) and not is_whole:
             raise InvalidType(Problem(("search", name), "must be an integer", show(value)))
         options[name] = type(default)(value)
-        if name in _KEPT and options[name] != default:
-            raise Unsupported(Problem(("search", name), f"must be {default}: dmljax has no beam search", show(value)))
     return options
 
 
 def options_of_generation(options: Mapping[str, Any]) -> dict[str, Any]:
     """Converts options to those of `LanguageModel.generate`, with a key if tokens are drawn."""
-    names = ("max_length", "min_length", "repetition_penalty", "no_repeat_ngram_size")
-    search = {name: options[name] for name in names}
+    names = ("max_length", "min_length", "repetition_penalty", "no_repeat_ngram_size", *OF_BEAMS)
+    search = {name: options[name] for name in names if options["num_beams"] > 1 or name not in OF_BEAMS}
     is_drawn = options["do_sample"] and options["top_k"] != 1 and options["temperature"] != 0
     if not is_drawn:
         return {**search, "do_sample": False}

@@ -778,7 +778,7 @@ CACHE_NAMES = ("model", "decoder", "inputs", "past_key_names")
         (with_value(["x"], "model", "eos_token_id"), "eos_token_id must be an integer, or a list of them; got ['x']"),
         (with_value("x", "search", "max_length"), "search.max_length must be an integer from 1 to 64"),
         (with_value("past", *CACHE_NAMES), "past_key_names must have %d for the layer; got 'past'"),
-        (with_value(4, "search", "num_beams"), "search.num_beams must be 1; others are not supported; got 4"),
+        (with_value(0, "search", "num_beams"), "search.num_beams must be an integer from 1 to 2147483647"),
         (
             with_value(-1.0, "search", "temperature"),
             "search.temperature must be a number from 1e-06 to 2147483647; got -1.0",

@@ -105,6 +105,31 @@ def test_a_rewound_generator_gives_the_same_tokens(model: Any) -> None:
 # Tensors by name
 
 
+@GATE
+def test_beams_end_with_the_best_sequences(model: Any) -> None:
+    beams: dict[str, Any] = {"num_beams": 3, "num_return_sequences": 2, "max_length": 12}
+    prompts = [[5, 11, 14], [9, 20, 17]]
+    generator = generator_of(model, batch_size=2, **beams)
+    generator.append_tokens(prompts)
+    steps = 0
+    while not generator.is_done():
+        generator.generate_next_token()
+        steps += 1
+        assert generator.token_count() == 3 + steps
+        assert len(generator.get_next_tokens()) == 6
+    found = [generator.get_sequence(i).tolist() for i in range(4)]
+    assert found == model._model.generate(prompts, **beams)
+    for call, message in (
+        (lambda: generator.rewind_to(2), "rewind_to: not supported with beam search"),
+        (lambda: generator.append_tokens([[1], [2]]), "tokens: can be given only once to a search with beams"),
+        (lambda: generator.get_output("logits"), "get_output: not supported for searches with beams"),
+        (lambda: generator_of(model, num_beams=33), r"num_beams must be in \[1, 32\]; got 33"),
+        (lambda: generator_of(model, num_return_sequences=2), r"num_return_sequences must be in \[1, 1\]; got 2"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            call()
+
+
 def test_tensors_have_names() -> None:
     tensors = og.NamedTensors()
     tensors["a"] = np.arange(3, dtype=np.int32)
