@@ -18,7 +18,7 @@ from jax import Array
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside
 from dmljax.foundation.checks import array
 from dmljax.onnx.graph.graph import OnnxGraph, TensorType, names_read
-from dmljax.onnx.language.settings import FILE, Settings
+from dmljax.onnx.language.settings import FILE, Settings, with_layers_of_model
 from dmljax.onnx.loading import Revision, load_graph
 from dmljax.onnx.model import Model, loaded_graph
 from dmljax.onnx.rewrites.fixed_caches import NamesOfInputs, with_fixed_caches
@@ -59,6 +59,7 @@ def load_part(settings: Settings, part: str, dtype: DType | None = None) -> Mode
 def revise(settings: Settings, part: str, graph: OnnxGraph) -> Revision:
     """Packs a graph's 4-bit weights, and gives a decoder caches of a fixed size, and inputs that adapters replace."""
     if part == DECODER:
+        settings = with_layers_of_model(settings, {tensor.name: tensor for tensor in graph.inputs})
         names, caches = settings.names, settings.caches(graph.input_names)
         graph = with_fixed_caches(graph, NamesOfInputs(names["attention_mask"], names["position_ids"], caches))
     packed, origins = with_packed_weights(graph)
