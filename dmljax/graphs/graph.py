@@ -21,7 +21,7 @@ from dmljax.descriptors.base import Lowerable, Operator
 from dmljax.descriptors.json_form import operator_from_json
 from dmljax.descriptors.members import Leaf, Tensor, json_object, json_string
 from dmljax.descriptors.tensor import TensorDesc, packed_strides
-from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, inside, spell_path, within
+from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, all_checked, inside, spell_path, within
 from dmljax.foundation.checks import array
 from dmljax.graphs import diagrams
 from dmljax.graphs.steps import GraphStep, find_needed, run_at_each_call
@@ -29,7 +29,7 @@ from dmljax.lowerings.images.channels import network_layout
 from dmljax.lowerings.strides import read_strided, reinterpret, write_strided
 from dmljax.lowerings.workarounds import round_to_type
 from dmljax.pictures import present
-from dmljax.text import correct_grammar, did_you_mean, show
+from dmljax.text import correct_grammar, did_you_mean, json_text, show
 from dmljax.types import DataType, FeatureLevel, TensorFlags
 
 
@@ -75,14 +75,16 @@ class Graph(Lowerable):
         views: Mapping[str, TensorDesc] | None = None,
     ) -> None:
         with within("graph"):
-            self.nodes = _by_name("nodes", nodes, Operator)
-            self.edges = _by_name("edges", edges, str)
-            self.inputs = _by_name("inputs", inputs, TensorDesc)
-            self.outputs = _by_name("outputs", outputs, str)
-            self.views = _by_name("views", views or {}, TensorDesc)
-            arrays = _by_name("constants", constants or {}, object)
-            mapping = {name: array(("constants", name), value) for name, value in arrays.items()}
-            self.constants = MappingProxyType(mapping)
+            self.nodes, self.edges, self.inputs, self.outputs, self.constants, self.views = all_checked(
+                lambda: _by_name("nodes", nodes, Operator),
+                lambda: _by_name("edges", edges, str),
+                lambda: _by_name("inputs", inputs, TensorDesc),
+                lambda: _by_name("outputs", outputs, str),
+                lambda: _arrays_by_name(constants or {}),
+                lambda: _by_name("views", views or {}, TensorDesc),
+            )
+            if problems := [*_misspelled_edges(self)]:
+                raise InvalidDesc(*problems)
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{len(getattr(self, part))} {part}" for part in self.__annotations__)
@@ -359,16 +361,33 @@ def _dot_node(kind: str, name: str, *lines: Any, shape: str = "box") -> str:
     return f"  {_quote(f'{kind} {name}')} [label={_quote(name, *lines)}{style}]"
 
 
+_FORMS = {
+    "nodes": '{"sum": desc, "relu": desc}',
+    "edges": '{"sum.a": "x", "sum.b": "bias", "relu.input": "sum.output"}',
+    "inputs": '{"x": TensorDesc(...)}',
+    "outputs": '{"y": "relu.output"}',
+    "constants": '{"bias": array}',
+    "views": '{"y": TensorDesc(...)}',
+}
+
+
 def _by_name(where: str, values: Any, kind: type) -> MappingProxyType[str, Any]:
     """A copy of a mapping from names to values of a kind."""
     if not isinstance(values, Mapping):
-        raise InvalidType(Problem(where, "must be a mapping with names as its keys", show(values)))
+        rule, remedy = "must be a mapping with names as its keys", f"{where}={_FORMS[where]}"
+        raise InvalidType(Problem(where, rule, show(values), remedy=remedy))
     for name, value in values.items():
         if not isinstance(name, str) or not name:
             raise InvalidType(Problem(where, "must have nonempty strings as names", show(name)))
         if not isinstance(value, kind):
             raise InvalidType(Problem((where, name), f"must be of type {kind.__name__}", type(value).__name__))
     return MappingProxyType(dict(values))
+
+
+def _arrays_by_name(values: Any) -> MappingProxyType[str, Any]:
+    """A copy of a mapping from names to arrays."""
+    arrays = _by_name("constants", values, object)
+    return MappingProxyType({name: array(("constants", name), value) for name, value in arrays.items()})
 
 
 def _desc_of(where: Path, value: Any) -> TensorDesc:
@@ -394,6 +413,28 @@ def _name_problems(graph: Graph) -> Iterator[Problem]:
         for name in getattr(graph, kind):
             if name in outputs:
                 yield Problem((kind, name), "name already used by an output of a node")
+
+
+def _misspelled_edges(graph: Graph) -> Iterator[Problem]:
+    """Finds edges and outputs whose key and value are exchanged, or that have directml.h's names of members."""
+    made = {f"{name}.{key}" for name, node in graph.nodes.items() for key in node.tensors(is_input=False)}
+    known = {*graph.inputs, *graph.constants, *made}
+    unknown_targets = any(target not in graph.targets for target in graph.edges)
+    if not unknown_targets and known.issuperset(graph.edges.values()) and known.issuperset(graph.outputs.values()):
+        return
+    keys = {label: key for key, label in _places(graph.nodes).items()}
+    for part, rule in (("edges", "must lead to an input of a node"), ("outputs", "must map a name to its source")):
+        for target, source in getattr(graph, part).items():
+            place, to, origin = (part, target), keys.get(target, target), keys.get(source, source)
+            is_exchanged = origin in graph.targets if part == "edges" else to in made and source not in known
+            if is_exchanged and (part == "outputs" or to not in graph.targets):
+                remedy = f"exchange key and value: {part}={{{json_text(origin)}: {json_text(to)}}}"
+                yield Problem(place, rule, target, remedy=remedy)
+                continue
+            if part == "edges" and target not in graph.targets and to in graph.targets:
+                yield Problem(place, rule, f"{target}, did you mean {to}?")
+            if source not in known and origin in made:
+                yield Problem(place, "must come from an output of a node", f"{source}, did you mean {origin}?")
 
 
 def _edge_problems(graph: Graph) -> Iterator[Problem]:

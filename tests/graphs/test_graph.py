@@ -573,6 +573,42 @@ def test_the_parts_of_a_graph_are_checked_at_construction(arguments: Any, messag
         Graph(**{"nodes": {}, "edges": {}, "inputs": {}, "outputs": {}} | arguments)
 
 
+def test_one_error_names_all_wrong_parts_with_their_form() -> None:
+    wrong: dict[str, Any] = {"nodes": [identity(FLOATS, FLOATS)], "edges": [(0, 0, 1, 0)], "inputs": [FLOATS]}
+    with pytest.raises(InvalidType) as refusal:
+        Graph(**wrong, outputs={"y": 0})  # type: ignore[dict-item]
+    assert [(problem.path, problem.remedy) for problem in refusal.value.problems] == [
+        (("nodes",), 'nodes={"sum": desc, "relu": desc}'),
+        (("edges",), 'edges={"sum.a": "x", "sum.b": "bias", "relu.input": "sum.output"}'),
+        (("inputs",), 'inputs={"x": TensorDesc(...)}'),
+        (("outputs", "y"), None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"edges": {"g.InputTensor": "x"}},
+            r'edges\["g\.InputTensor"\] must lead to an input of a node; got g\.InputTensor, did you mean g\.input\?',
+        ),
+        ({"edges": {"x": "g.input"}}, r'\(exchange key and value: edges=\{"g\.input": "x"\}\)'),
+        ({"edges": {"x": "g.InputTensor"}}, r'\(exchange key and value: edges=\{"g\.input": "x"\}\)'),
+        ({"outputs": {"y": "g.OutputTensor"}}, r"got g\.OutputTensor, did you mean g\.output\?"),
+        ({"outputs": {"g.output": "y"}}, r'\(exchange key and value: outputs=\{"y": "g\.output"\}\)'),
+    ],
+    ids=str,
+)
+def test_edges_in_directml_spelling_or_from_source_to_target_are_refused_at_construction(
+    changes: Any, message: str
+) -> None:
+    parts: dict[str, Any] = {"nodes": {"g": ActivationReluDesc(input=FLOATS, output=FLOATS)}, "inputs": {"x": FLOATS}}
+    parts |= {"edges": {"g.input": "x"}, "outputs": {"y": "g.output"}}
+    Graph(**parts)
+    with pytest.raises(InvalidDesc, match=f"^graph: .*{message}"):
+        Graph(**parts | changes)
+
+
 @pytest.mark.parametrize(
     ("args", "kwargs", "message"),
     [
