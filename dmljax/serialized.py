@@ -116,6 +116,8 @@ def parse(data: bytes, read_constant: Callable[[str], bytes]) -> Graph:
         unknown = [name for name in outputs if name not in sources]
         if unknown:
             raise InvalidDesc(Problem("graphOutputNames", "must name outputs of nodes", join_words(unknown)))
+        # Zeros, which many files of arrays begin with, read as an empty table.
+        require((), bool(assembly.nodes or constants), "must be a DirectML serialized graph, but has no nodes")
         assembly.inputs = {name: _layout(readers[name]) for name in inputs}
         assembly.constants = {name: _array(data, readers.get(name)) for name, data in constants.items()}
         return assembly.finish({name: sources[name] for name in outputs})

@@ -137,8 +137,8 @@ def nearest(name: Any, known: Iterable[str]) -> str | None:
         if len(other) <= 100:
             by_lower.setdefault(other.lower(), other)
     wanted = str(name)[:100].lower()
-    plural = [f"{wanted}s"] if f"{wanted}s" in by_lower else []
-    longer = plural or [other for other in by_lower if other.startswith((f"{wanted}_", f"{wanted}."))]
+    suffixed = [wanted + suffix for suffix in ("s", "tensor") if wanted + suffix in by_lower]
+    longer = suffixed or [other for other in by_lower if other.startswith((f"{wanted}_", f"{wanted}."))]
     endings = {ending: x for x in reversed(by_lower) for ending in _endings(x)} | {x: x for x in by_lower}
     cutoff = 0.68 if len(wanted) > 3 else 0.85  # three letters resemble too much
     close = longer or [endings[ending] for ending in get_close_matches(wanted, endings, n=1, cutoff=cutoff)]

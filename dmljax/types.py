@@ -35,6 +35,9 @@ class HintingEnumType(enum.EnumType):
     def hint(cls, name: str) -> str:
         """`, did you mean X?` for the name of a member in other languages and libraries, or a similar name; or ""."""
         plain = name.upper().removeprefix(cls.prefix)
+        words = cls.prefix.split("_")
+        while plain not in cls.__members__ and plain.partition("_")[0] in words and "_" in plain:
+            plain = plain.partition("_")[2]  # REDUCE_SUM is SUM
         known = cls.elsewhere.get(plain, plain)
         member = cls.__members__.get(known) or cls._missing_(known)  # type: ignore[attr-defined]
         return did_you_mean(plain, cls.__members__) if member is None else f", did you mean {member.name}?"

@@ -3,6 +3,7 @@
 Everything is computed from the operators' own docstrings, members, rules, support tables and examples.
 """
 
+import importlib
 import inspect
 import re
 import textwrap
@@ -53,6 +54,12 @@ def find_operator(name: str) -> type[Operator]:
     if name.lower().endswith(MODEL_SUFFIXES):
         meant, remedy = "", f"`dmljax check {escape_controls(name)}` checks a model"
     raise InvalidDesc(Problem((), f"unknown operator {show(name)}{meant}", remedy=remedy))
+
+
+def find_replacement(name: str) -> str | None:
+    """What to write for a name that has no operator, in another library or in DirectML's interface; or None."""
+    call = call_for(name)
+    return f"use {call}" if call is not None else hint_for_interface(name).removeprefix("; ") or None
 
 
 def find_operators(words: str) -> list[type[Operator]]:
@@ -314,28 +321,37 @@ def explanation_text(operator: type[Operator], width: int) -> str:
 # Classes and functions besides the operators
 
 
+MODULES = ("directml", "pydirectml", "serialized")  # named after what DirectML's developers have
+
+
 def find_definition(name: str) -> str | None:
-    """Finds a class or function of `dmljax.directml` that is no operator's, by its name here or in directml.h."""
+    """Finds a class or function of `dmljax.directml` that is no operator's, by its name here or in directml.h.
+
+    Also finds a module by its name.
+    """
+    if (module := name.lower().removeprefix("dmljax.")) in MODULES:
+        return module
     names = [name] if name in directml.__all__ else names_for(name) if name.upper().startswith("DML") else []
     found = {spelled.partition(".")[0] for spelled in names} - {kind.__name__ for kind in OPERATORS.values()}
     return found.pop() if len(found) == 1 and callable(getattr(directml, *found)) else None
 
 
 def definition(name: str) -> dict[str, Any]:
-    """A class or function of `dmljax.directml` as a JSON object."""
-    value = getattr(directml, name)
+    """A module, or a class or function of `dmljax.directml`, as a JSON object."""
+    is_module = name in MODULES
+    value = importlib.import_module(f"dmljax.{name}") if is_module else getattr(directml, name)
     is_enumeration = isinstance(value, type) and issubclass(value, HeaderEnum)
-    spelled = f"dmljax.directml.{name}"
+    spelled = f"dmljax.{name}" if is_module else f"dmljax.directml.{name}"
     return {
         "name": spelled,
-        "signature": spelled if is_enumeration else spell_call(spelled, inspect.signature(value)),
+        "signature": spelled if is_enumeration or is_module else spell_call(spelled, inspect.signature(value)),
         "documentation": inspect.getdoc(value),
         "members": {member.name: member.spelling for member in value} if is_enumeration else {},
     }
 
 
 def definition_text(name: str, width: int) -> str:
-    """The text of `dmljax explain` for a class or function."""
+    """The text of `dmljax explain` for a class, a function or a module."""
     known = definition(name)
     lines = [
         *textwrap.wrap(known["signature"], width, subsequent_indent="    "),

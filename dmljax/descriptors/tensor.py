@@ -176,6 +176,7 @@ class TensorDesc:
     def read(self, buffer: Any) -> Any:
         """Copies the logical array out of `buffer`, a contiguous bytes-like object or a JAX array.
 
+        A NumPy array must have the tensor's type, or be of bytes: `uint8` or `int8`.
         From a JAX array, it returns a JAX array, under every transformation: strides that transpose and repeat become a
         transpose and a broadcast. Bytes of another type than `data_type` have no gradient.
 
@@ -226,10 +227,20 @@ class TensorDesc:
 
     def _bytes_in(self, buffer: Any) -> NDArray[np.uint8]:
         """The bytes of `buffer` up to the last element."""
+        if isinstance(buffer, np.ndarray | np.generic) and not self._may_hold(buffer.dtype):
+            remedy = f"buffer.astype({self.dtype.name!r}) converts the numbers, and buffer.view('uint8') has the bytes"
+            raise InvalidType(
+                Problem("buffer", f"must be of {self.dtype.name} or bytes", buffer.dtype.name, remedy=remedy)
+            )
         data = np.frombuffer(_bytes_of(buffer), np.uint8)
         if data.size < self.span_in_bytes:
             raise InvalidDesc(Problem("buffer", f"must hold at least {self.span_in_bytes} bytes for {self}", data.size))
         return data[: self.span_in_bytes]
+
+    def _may_hold(self, dtype: np.dtype[Any]) -> bool:
+        """Whether a NumPy array of this type has the tensor's elements, or bytes."""
+        is_bool = dtype.kind == "b" and self.data_type.bits == 8
+        return dtype == self.dtype or dtype.kind in "SV" or (dtype.kind in "iu" and dtype.itemsize == 1) or is_bool
 
     def _view(self, data: NDArray[np.uint8]) -> NDArray[Any]:
         """Views bytes as the logical array, where each element has its own bytes."""

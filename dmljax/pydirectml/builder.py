@@ -290,11 +290,10 @@ class Device(Hinting):
         with within("Device"):
             is_gpu = require_flag("use_gpu", use_gpu)
             require_flag("use_debug_layer", use_debug_layer)
-        self._name = "GPU" if is_gpu else "CPU"
         self._device = (jax.devices() if is_gpu else jax.devices("cpu"))[0]
 
     def __repr__(self) -> str:
-        return f"dml.Device on {self._name}"
+        return f"dml.Device on {self._device.platform.upper()}"
 
     def compute(
         self, model: Model, inputs: Sequence[Binding | None], outputs: Sequence[Expression | None]

@@ -132,15 +132,24 @@ def input_tensor(scope: GraphBuilder, input_index: int, tensor_desc: TensorDesc)
 
 
 def reinterpret(input: Expression, new_type: Any, new_size: Numbers, new_strides: Numbers | None) -> Expression:
-    """Views the bytes of an expression with another type, sizes and strides, without computing anything."""
+    """Views the bytes of an expression with another type, sizes and strides, without computing anything.
+
+    Without strides, the view is packed and has all of the bytes.
+    """
     with within("reinterpret"):
         builder = require_builder("input", input)
         TensorDataType.check("new_type", new_type)
         input_desc = input._view
         sizes = tuple(_list("new_size", new_size))
-        strides = None if new_strides is None else tuple(_list("new_strides", new_strides))
+        strides = None if new_strides is None else tuple(_list("new_strides", new_strides)) or None
         total = input_desc.total_tensor_size_in_bytes or input_desc.minimum_size_in_bytes
         alignment = input_desc.guaranteed_base_offset_alignment
+        if strides is None:
+            packed, size = directml.TensorDesc(DataType(int(new_type)), sizes), input_desc.span_in_bytes
+            given = f"{packed.span_in_bytes} bytes of {packed}"
+            require(
+                "new_size", packed.span_in_bytes in (size, total), f"must take up {size} bytes, as input does", given
+            )
         view = directml.TensorDesc(DataType(int(new_type)), sizes, strides, input_desc.flags, total, alignment)
     return builder._expression(input._source, view)
 

@@ -10,6 +10,7 @@ import numpy as np
 from dmljax import directml
 from dmljax.descriptors.tensor import packed_strides
 from dmljax.errors import InvalidDesc, InvalidType, Problem, within
+from dmljax.foundation.checks import integers
 from dmljax.pydirectml.enumerations import TensorDataType, TensorFlags
 from dmljax.pydirectml.names import Hinting
 from dmljax.text import show
@@ -147,10 +148,24 @@ def _bind(args: Any, kwargs: Any) -> dict[str, Any]:
             continue
         if all(_KINDS[name](value) for name, value in arguments.items()):
             return arguments
+    _require_integers(args, kwargs)
     texts = [*map(show, args), *(f"{name}={show(value)}" for name, value in kwargs.items())]
     forms = " or ".join(str(form) for form in _FORMS)
     remedy = TensorDataType.remedy(kwargs.get("data_type", *args[:1]))
     raise InvalidType(Problem((), f"TensorDesc takes {forms}", ", ".join(texts) or "nothing", remedy=remedy))
+
+
+def _require_integers(args: Any, kwargs: Any) -> None:
+    """Raises if the sizes or the strides have an element that is no integer, and all else fits a form."""
+    for form in _FORMS:
+        try:
+            arguments = form.bind(*args, **kwargs).arguments
+        except TypeError:
+            continue
+        wrong = [name for name, value in arguments.items() if not _KINDS[name](value)]
+        if wrong in (["sizes"], ["strides"]) and isinstance(arguments[wrong[0]], list | tuple | np.ndarray):
+            with within("TensorDesc"):
+                integers(wrong[0], arguments[wrong[0]])
 
 
 def storage_desc(desc: directml.TensorDesc) -> directml.TensorDesc:

@@ -653,13 +653,33 @@ def test_an_operator_is_found_by_its_name_in_other_libraries(
         ("one_hott", "did you mean one_hot?"),
         ("softmx", "did you mean activation_softmax?"),
         ("xyzzy", "`dmljax ops` lists them"),
-        ("DML_EXECUTION_FLAG_NONE", "leave it out: XLA compiles without flags"),
-        ("IDMLDevice", "use dmljax.directml.lower(desc), a function of arrays on JAX's devices"),
     ],
 )
 def test_an_unknown_operator_gets_suggestions(name: str, tip: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", name]) == 2
     assert capsys.readouterr().err == f"error: unknown operator {name!r}\ntip: {tip}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("DML_EXECUTION_FLAG_NONE", "leave it out: XLA compiles without flags"),
+        ("IDMLDevice", "use dmljax.directml.lower(desc), a function of arrays on JAX's devices"),
+    ],
+)
+def test_a_name_of_directmls_interface_is_explained_by_what_takes_its_place(
+    name: str, instead: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", name]) == 0
+    assert capsys.readouterr() == (f"{name}: {instead}\n", "")
+    assert main(["explain", name, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"name": name, "instead": instead}
+
+
+@pytest.mark.parametrize("name", ["pydirectml", "dmljax.pydirectml", "PyDirectML"])
+def test_a_module_is_explained(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", name]) == 0
+    assert capsys.readouterr().out.startswith("dmljax.pydirectml\n    PyDirectML for JAX: ")
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ from dmljax.directml import DataType, FeatureLevel, MatrixTransform, TensorDesc
         (DataType, "DML_TENSOR_DATA_TYPE_FLOAT16", "FLOAT16"),
         (FeatureLevel, "DML_FEATURE_LEVEL_6_2", "FL_6_2"),
         (directml.ReduceFunction, "SUMM", "SUM"),
+        (directml.ReduceFunction, "REDUCE_SUM", "SUM"),
+        (directml.DataType, "TENSOR_FLOAT32", "FLOAT32"),
         (pydirectml.TensorDataType, "HALF", "FLOAT16"),
     ],
 )

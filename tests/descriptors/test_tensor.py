@@ -237,6 +237,13 @@ def test_any_contiguous_bytes_like_object_is_a_buffer(kind: Any) -> None:
     assert TensorDesc(FLOAT32, (3,)).read(buffer).tolist() == [1, 2, 3]
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "V4", "S12"])
+def test_a_numpy_array_of_bytes_is_a_buffer(dtype: str) -> None:
+    buffer = np.array([1, 2, 3], np.float32).view(dtype)
+    assert TensorDesc(FLOAT32, (3,)).read(buffer).tolist() == [1, 2, 3]
+    assert TensorDesc(UINT8, (2,)).read(np.array([True, False])).tolist() == [1, 0]
+
+
 def test_a_buffer_need_not_be_aligned() -> None:
     buffer = memoryview(b"\0" + np.array([1, 2], np.float64).tobytes())[1:]
     assert TensorDesc(DataType.FLOAT64, (2,)).read(buffer).tolist() == [1, 2]
@@ -345,6 +352,13 @@ def test_nested_elements_do_not_overlap() -> None:
             InvalidType,
             "buffer must be a contiguous bytes-like object",
         ),
+        (
+            TensorDesc(FLOAT32, (3,)),
+            np.arange(3),
+            InvalidType,
+            r"buffer must be of float32 or bytes; got int64 \(buffer\.astype\('float32'\) converts the numbers",
+        ),
+        (TensorDesc(FLOAT32, (3,)), np.zeros(12, bool), InvalidType, "must be of float32 or bytes; got bool"),
         (TensorDesc(FLOAT32, (3,)), [1, 2, 3], InvalidType, "buffer must be a contiguous bytes-like object; got list"),
     ],
 )
@@ -360,6 +374,7 @@ def test_reading_refuses(desc: TensorDesc, buffer: Any, error: Any, message: str
         (bytearray(11), np.zeros(3, np.float32), InvalidDesc, "buffer must hold at least 12 bytes"),
         (bytearray(12), np.zeros((1, 3), np.float32), InvalidDesc, r"array must be float32\[3\]; got float32\[1, 3\]"),
         (bytearray(12), [1.0, 2.0, 3.0], InvalidType, "array must be a JAX or NumPy array; got list"),
+        (np.zeros(3, np.int32), np.zeros(3, np.float32), InvalidType, "must be of float32 or bytes; got int32"),
         (3, np.zeros(3, np.float32), InvalidType, "buffer must be a contiguous bytes-like object; got int"),
         (bytearray(12), np.zeros(3, np.float64), InvalidDesc, r"array must be float32\[3\]; got float64\[3\]"),
     ],

@@ -352,6 +352,7 @@ def constant(name: str, *edges: str) -> Any:
         ),
         (build({8: ["y"]}), "graphOutputNames must name outputs of nodes; got y"),
         (build({6: ["x"]}), "graphInputNames must each be read by a node; got x"),
+        (bytes(64), "must be a DirectML serialized graph, but has no nodes"),
         (build({4: [{4: ("B", 1)}]}), r"nodes\[0\].desc: node node_0 has no desc"),
         (build({4: [{4: ("B", 1), 6: {4: "DML_OPERATOR_NONE"}}]}), "unknown operator 'DML_OPERATOR_NONE'"),
         (

@@ -141,6 +141,8 @@ def code_in(message: str) -> str:
         (lambda: dml.Device(use_gpu="yes"), "Device: use_gpu must be True or False; got 'yes'"),
         (lambda: dml.gemm(None, None, trans_A=1), "gemm: ... (did you mean trans_a for trans_A?)"),
         (lambda: dml.TensorDesc("FLOAT", [1]), "TensorDesc takes ...got 'FLOAT', [1] (use dml.TensorDataType.FLOAT32)"),
+        (lambda: dml.TensorDesc(F32, (1, 1, 1, 3.5)), "TensorDesc: sizes[3] must be an integer; got 3.5"),
+        (lambda: dml.TensorDesc(F32, [2], [1.5]), "TensorDesc: strides[0] must be an integer; got 1.5"),
         (
             lambda: dml.FusedActivation("relu"),
             "FusedActivation: ...; got 'relu' (use dml.OperatorType.ACTIVATION_RELU)",
@@ -184,6 +186,7 @@ def test_arguments_of_other_names_are_refused_with_the_remedy(call: Any, message
 
 def test_a_device_takes_what_is_true_or_false() -> None:
     assert repr(dml.Device(0, None)) == "dml.Device on CPU"
+    assert repr(dml.Device()) == f"dml.Device on {jax.devices()[0].platform.upper()}"
     with refuses("Device: use_gpu must be True or False; got 'yes'", TypeError):
         dml.Device(use_gpu="yes")
     with refuses("Device: use_debug_layer must be True or False; got []", TypeError):
@@ -519,7 +522,17 @@ def test_a_reinterpretation_is_another_view_of_the_bytes() -> None:
     assert_same_bits(results[2], np.swapaxes(x, 2, 3).copy())
     assert_same_bits(results[3].view(np.uint32), x.view(np.uint32))
     with pytest.raises(ValueError, match="reinterpret: TotalTensorSizeInBytes must be at least 28; got 24"):
-        dml.reinterpret(y, F32, [1, 1, 1, 7], None)
+        dml.reinterpret(y, F32, [1, 1, 1, 7], [7, 7, 7, 1])
+
+
+@pytest.mark.parametrize("sizes", [[1, 1, 1, 7], [1, 1, 1, 5]])
+def test_a_packed_reinterpretation_has_all_bytes(sizes: list[int]) -> None:
+    y = Program().input(np.zeros((1, 1, 2, 3), np.float32))
+    assert dml.reinterpret(y, F32, [1, 1, 3, 2], []).get_output_desc().strides is None
+    with pytest.raises(
+        ValueError, match=r"reinterpret: new_size must take up 24 bytes, as input does; got 2[08] bytes"
+    ):
+        dml.reinterpret(y, F32, sizes, [])
 
 
 @pytest.mark.parametrize("options", ["Both", "Sequence", "Single"])
@@ -900,7 +913,7 @@ def test_a_windows_program_runs_unchanged(tmp_path: Path) -> None:
     finished = subprocess.run(
         [*command, str(tmp_path / "program.py"), "0.5"], capture_output=True, text=True, check=True
     )
-    assert finished.stdout == "dml.Device on GPU 0.5 2.5\n"
+    assert finished.stdout == f"dml.Device on {jax.devices()[0].platform.upper()} 0.5 2.5\n"
 
 
 def test_help_is_about_this_module(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ EXAMPLES = """examples:
   dmljax explain causal mask                         # what an operator does, or what another library calls it
   dmljax explain DML_OPERATOR_GATHER_ND1 --json
   dmljax explain TensorDesc                          # a class or function of dmljax.directml
+  dmljax explain pydirectml                          # a module of dmljax
   dmljax explain CheckFeatureSupport                 # what takes the place of a name in DirectML.h
   dmljax explain network.stablehlo                   # what `dmljax compile` wrote: its platforms and types"""
 
@@ -36,12 +37,14 @@ def run(options: argparse.Namespace) -> int:
         explanation_text,
         find_definition,
         find_operators,
+        find_replacement,
         function_name,
         operator_list,
         operators_json,
     )
     from dmljax.command_line.models import find_device
     from dmljax.descriptors.search import call_for
+    from dmljax.errors import InvalidDesc
     from dmljax.foundation.files import is_exported_file
 
     words = " ".join(options.words)
@@ -55,7 +58,14 @@ def run(options: argparse.Namespace) -> int:
         width = min(shutil.get_terminal_size().columns, 120)
         print(json.dumps(definition(name), indent=1) if options.json else definition_text(name, width))
         return 0
-    operator, *others = operators = find_operators(words)
+    try:
+        operator, *others = operators = find_operators(words)
+    except InvalidDesc:
+        replacement = find_replacement(words)
+        if replacement is None:
+            raise
+        print(json.dumps({"name": words, "instead": replacement}) if options.json else f"{words}: {replacement}")
+        return 0
     if others:
         width = shutil.get_terminal_size().columns
         print(
