@@ -321,7 +321,7 @@ def explanation_text(operator: type[Operator], width: int) -> str:
 # Classes and functions besides the operators
 
 
-MODULES = ("directml", "pydirectml", "serialized")  # named after what DirectML's developers have
+MODULES = ("pydirectml", "serialized")  # named after what DirectML's developers have
 
 
 def find_definition(name: str) -> str | None:
@@ -339,7 +339,7 @@ def find_definition(name: str) -> str | None:
 def definition(name: str) -> dict[str, Any]:
     """A module, or a class or function of `dmljax.directml`, as a JSON object."""
     is_module = name in MODULES
-    value = importlib.import_module(f"dmljax.{name}") if is_module else getattr(directml, name)
+    value: Any = importlib.import_module(f"dmljax.{name}") if is_module else getattr(directml, name)
     is_enumeration = isinstance(value, type) and issubclass(value, HeaderEnum)
     spelled = f"dmljax.{name}" if is_module else f"dmljax.directml.{name}"
     return {

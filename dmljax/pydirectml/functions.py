@@ -146,10 +146,8 @@ def reinterpret(input: Expression, new_type: Any, new_size: Numbers, new_strides
         alignment = input_desc.guaranteed_base_offset_alignment
         if strides is None:
             packed, size = directml.TensorDesc(DataType(int(new_type)), sizes), input_desc.span_in_bytes
-            given = f"{packed.span_in_bytes} bytes of {packed}"
-            require(
-                "new_size", packed.span_in_bytes in (size, total), f"must take up {size} bytes, as input does", given
-            )
+            rule, given = f"must take up {size} bytes, as input does", f"{packed.span_in_bytes} bytes of {packed}"
+            require("new_size", packed.span_in_bytes in (size, total), rule, given)
         view = directml.TensorDesc(DataType(int(new_type)), sizes, strides, input_desc.flags, total, alignment)
     return builder._expression(input._source, view)
 

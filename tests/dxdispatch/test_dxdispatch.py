@@ -423,7 +423,7 @@ def test_ignored_parts_of_a_model_give_warnings(tmp_path: Path) -> None:
     max_["desc"]["Axis"] = 1
     resources = IO | {"in": zeros("FLOAT32", 6, comment="x", sizeInByte=4), "$ignored": zeros("INT8", 1)}
     binding = {"name": "in", "elementOffset": 0, "elementCount": 6, "elementStride": 4, "//": "a remark"}
-    commands = [dispatch("max", InputTensor=binding, OutputTensor="out", Bias="in")]
+    commands = [dispatch("max", InputTensor=binding, OutputTensor="out", Bias="in", Output="out")]
     path = write_model(tmp_path, resources, {"max": max_ | {"execution": "x"}}, commands)
     parts = json.loads(path.read_text()) | {"$schema": "./_schema.json", "Resources": {}}
     path.write_text(json.dumps(parts))
@@ -440,6 +440,7 @@ def test_ignored_parts_of_a_model_give_warnings(tmp_path: Path) -> None:
         ("dispatchables.max.desc.Axis", "", "InputTensor, OutputTensor"),
         ("dispatchables.max.desc.InputTensor.Stride", ", did you mean Strides?", tensor_fields),
         ("commands[0].bindings.Bias", "", "InputTensor, OutputTensor"),
+        ("commands[0].bindings.Output", ", did you mean OutputTensor?", "InputTensor, OutputTensor"),
         ("commands[0].bindings.InputTensor.elementStride", ", did you mean elementOffset?", binding_fields),
     ]
     assert [(warning.path, warning.message) for warning in load(path).warnings] == [

@@ -529,9 +529,7 @@ def test_a_reinterpretation_is_another_view_of_the_bytes() -> None:
 def test_a_packed_reinterpretation_has_all_bytes(sizes: list[int]) -> None:
     y = Program().input(np.zeros((1, 1, 2, 3), np.float32))
     assert dml.reinterpret(y, F32, [1, 1, 3, 2], []).get_output_desc().strides is None
-    with pytest.raises(
-        ValueError, match=r"reinterpret: new_size must take up 24 bytes, as input does; got 2[08] bytes"
-    ):
+    with pytest.raises(ValueError, match=r"new_size must take up 24 bytes, as input does; got 2[08] bytes"):
         dml.reinterpret(y, F32, sizes, [])
 
 
