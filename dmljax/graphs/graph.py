@@ -83,7 +83,7 @@ class Graph(Lowerable):
                 lambda: _arrays_by_name(constants or {}),
                 lambda: _by_name("views", views or {}, TensorDesc),
             )
-            if problems := [*_misspelled_edges(self)]:
+            if problems := [*_spelling_problems(self)]:
                 raise InvalidDesc(*problems)
 
     def __repr__(self) -> str:
@@ -415,26 +415,38 @@ def _name_problems(graph: Graph) -> Iterator[Problem]:
                 yield Problem((kind, name), "name already used by an output of a node")
 
 
-def _misspelled_edges(graph: Graph) -> Iterator[Problem]:
+def _spelling_problems(graph: Graph) -> Iterator[Problem]:
     """Finds edges and outputs whose key and value are exchanged, or that have directml.h's names of members."""
     made = {f"{name}.{key}" for name, node in graph.nodes.items() for key in node.tensors(is_input=False)}
     known = {*graph.inputs, *graph.constants, *made}
-    unknown_targets = any(target not in graph.targets for target in graph.edges)
-    if not unknown_targets and known.issuperset(graph.edges.values()) and known.issuperset(graph.outputs.values()):
+    if graph.edges.keys() <= graph.targets.keys() and known.issuperset(
+        (*graph.edges.values(), *graph.outputs.values())
+    ):
         return
     keys = {label: key for key, label in _places(graph.nodes).items()}
-    for part, rule in (("edges", "must lead to an input of a node"), ("outputs", "must map a name to its source")):
-        for target, source in getattr(graph, part).items():
-            place, to, origin = (part, target), keys.get(target, target), keys.get(source, source)
-            is_exchanged = origin in graph.targets if part == "edges" else to in made and source not in known
-            if is_exchanged and (part == "outputs" or to not in graph.targets):
-                remedy = f"exchange key and value: {part}={{{json_text(origin)}: {json_text(to)}}}"
-                yield Problem(place, rule, target, remedy=remedy)
-                continue
-            if part == "edges" and target not in graph.targets and to in graph.targets:
-                yield Problem(place, rule, f"{target}, did you mean {to}?")
-            if source not in known and origin in made:
-                yield Problem(place, "must come from an output of a node", f"{source}, did you mean {origin}?")
+
+    def find_source(place: Path, source: str) -> Iterator[Problem]:
+        if source not in known and keys.get(source) in made:
+            yield Problem(place, "must come from an output of a node", f"{source}, did you mean {keys[source]}?")
+
+    for target, source in graph.edges.items():
+        place, rule, key = ("edges", target), "must lead to an input of a node", keys.get(target, target)
+        if key not in graph.targets and keys.get(source, source) in graph.targets:
+            yield Problem(place, rule, target, remedy=_exchange("edges", keys.get(source, source), key))
+            continue
+        if target not in graph.targets and key in graph.targets:
+            yield Problem(place, rule, f"{target}, did you mean {key}?")
+        yield from find_source(place, source)
+    for name, source in graph.outputs.items():
+        if keys.get(name, name) in made and source not in known:
+            remedy = _exchange("outputs", source, keys.get(name, name))
+            yield Problem(("outputs", name), "must map a name to its source", name, remedy=remedy)
+            continue
+        yield from find_source(("outputs", name), source)
+
+
+def _exchange(part: str, key: str, value: str) -> str:
+    return f"exchange key and value: {part}={{{json_text(key)}: {json_text(value)}}}"
 
 
 def _edge_problems(graph: Graph) -> Iterator[Problem]:
