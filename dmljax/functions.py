@@ -67,7 +67,7 @@ _NAMES = {
     "dmljax.ops.networks.products": """
         gemm matrix_multiply_integer matrix_multiply_integer_to_float quantized_linear_matrix_multiply""",
     "dmljax.ops.networks.recurrence": """
-        Lstm QuantizedWeights RecurrentNetwork gru lstm rnn""",
+        Lstm RecurrentNetwork gru lstm rnn""",
     "dmljax.ops.networks.training": """
         AdamOptimizer adam_optimizer""",
     "dmljax.ops.rows.normalization": """

@@ -65,7 +65,7 @@ from dmljax.ops.networks.attention import MultiheadAttention, multihead_attentio
 from dmljax.ops.networks.products import (
     gemm, matrix_multiply_integer, matrix_multiply_integer_to_float, quantized_linear_matrix_multiply
 )
-from dmljax.ops.networks.recurrence import Lstm, QuantizedWeights, RecurrentNetwork, gru, lstm, rnn
+from dmljax.ops.networks.recurrence import Lstm, RecurrentNetwork, gru, lstm, rnn
 from dmljax.ops.networks.training import AdamOptimizer, adam_optimizer
 from dmljax.ops.rows.normalization import (
     BatchNormalizationGradients, BatchNormalizationTraining, batch_normalization, batch_normalization_grad,
@@ -93,9 +93,9 @@ from dmljax.ops.elementwise.activation import activation_swish as swish
 from dmljax.ops.elementwise.activation import activation_tanh as tanh
 __all__ = [
     "AdamOptimizer", "BatchNormalizationGradients", "BatchNormalizationTraining", "DmlError", "DynamicQuantizeLinear",
-    "Estimate", "Lstm", "MaxPooling", "MultiheadAttention", "NodeCost", "NonzeroCoordinates", "QuantizedWeights",
-    "RandomGenerator", "RecurrentNetwork", "RoiAlignGradients", "TopK", "activation_celu", "activation_elu",
-    "activation_gelu", "activation_hard_sigmoid", "activation_hard_swish", "activation_hardmax", "activation_hardmax1",
+    "Estimate", "Lstm", "MaxPooling", "MultiheadAttention", "NodeCost", "NonzeroCoordinates", "RandomGenerator",
+    "RecurrentNetwork", "RoiAlignGradients", "TopK", "activation_celu", "activation_elu", "activation_gelu",
+    "activation_hard_sigmoid", "activation_hard_swish", "activation_hardmax", "activation_hardmax1",
     "activation_identity", "activation_leaky_relu", "activation_linear", "activation_log_softmax",
     "activation_log_softmax1", "activation_parameterized_relu", "activation_parametric_softplus", "activation_relu",
     "activation_relu_grad", "activation_scaled_elu", "activation_scaled_tanh", "activation_shrink",

@@ -24,6 +24,13 @@ InputProduct = Callable[[Array, Any, Array | None, tuple[bool, ...], Any], tuple
 FORWARD, BACKWARD, BOTH = (False,), (True,), (False, True)  # whether each direction begins at the last step
 
 
+class QuantizedWeights(NamedTuple):
+    """Integers, as floats, that are multiplied before each output is scaled."""
+
+    integers: Array  # (directions, outputs, features)
+    scale: Array  # (directions, outputs)
+
+
 class Cell(NamedTuple):
     """A network's step.
 

@@ -9,12 +9,12 @@ import dmljax
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.foundation.dimensions import at_most
-from dmljax.lowerings.rows.recurrence import Products, input_product, state_product
+from dmljax.lowerings.rows.recurrence import Products, QuantizedWeights, input_product, state_product
 from dmljax.lowerings.workarounds import quotient
 from dmljax.onnx.handlers.registry import NodeCall, handles, handles_contrib, look_up
 from dmljax.onnx.handlers.signatures import RecurrentAttributes, RecurrentInputs, Rows
 from dmljax.onnx.values.types import Array, Results
-from dmljax.ops.networks.recurrence import QuantizedWeights, activation_functions, run_gru, run_lstm, run_rnn
+from dmljax.ops.networks.recurrence import activation_functions, run_gru, run_lstm, run_rnn
 from dmljax.text import show
 
 

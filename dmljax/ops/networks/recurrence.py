@@ -34,6 +34,7 @@ from dmljax.lowerings.rows.recurrence import (
     FORWARD,
     Cell,
     Products,
+    QuantizedWeights,
     State,
     recur,
     split_gates,
@@ -167,13 +168,6 @@ def _check_arrays(
 
 
 # Computation
-
-
-class QuantizedWeights(NamedTuple):
-    """Integers, as floats, that are multiplied before each output is scaled."""
-
-    integers: Array  # (directions, outputs, features)
-    scale: Array  # (directions, outputs)
 
 
 class _Weights(NamedTuple):
