@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import GATE, SAMPLED
-from onnx_models import by_onnxruntime, one_node
+from onnx import helper
+from onnx_models import FLOAT, by_onnxruntime, model, one_node, value
 
 import dmljax.onnx
 from dmljax import DmlError
@@ -38,6 +39,21 @@ def test_elements_are_scattered_to_fewer_indices_than_there_are(axis: int, reduc
     indices, updates = np.array([[1, 2], [0, -1]]), np.array([[50, -50], [60, -60]], np.float32)
     result, expected = both("ScatterElements", [X, indices, updates], axis=axis, reduction=reduction)
     np.testing.assert_array_equal(result, expected)
+
+
+def test_known_indices_out_of_range_are_refused() -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["sizes"]),
+        helper.make_node("Squeeze", ["sizes"], ["count"]),
+        helper.make_node("Range", ["zero", "count", "one"], ["places"]),
+        helper.make_node("Gather", ["table", "places"], ["y"]),
+    ]
+    constants = {"zero": np.array(0), "one": np.array(1), "table": np.array([5.0, 7.0], np.float32)}
+    run = dmljax.onnx.load(model(nodes, [value("x", FLOAT, ["n"])], [value("y", FLOAT, ["n"])], constants))
+    np.testing.assert_array_equal(run(jnp.zeros(2, jnp.float32)), [5, 7])
+    for call in (run, jax.jit(run)):
+        with pytest.raises(DmlError, match=r"Gather.indices must be in \[-2, 2\); got 2"):
+            call(jnp.zeros(3, jnp.float32))
 
 
 @GATE

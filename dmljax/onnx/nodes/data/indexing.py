@@ -23,11 +23,12 @@ from dmljax.onnx.values.types import Array, DType, Results
 from dmljax.types import REALS
 
 
-def wrap_indices(indices: Array, size: int) -> Array:
+def wrap_indices(indices: Kept, size: int) -> Array:
     """Wraps negative indices once; raises if known indices are out of range."""
-    if is_known(indices) and isinstance(size, int):
+    if is_known(indices) and indices.dtype != object and isinstance(size, int):
         _require_inside(np.asarray(indices), size)
-    return jnp.where(indices < 0, indices + size, indices)
+    array = as_array(indices)
+    return jnp.where(array < 0, array + size, array)
 
 
 def _require_inside(indices: Known, size: int) -> None:
@@ -55,17 +56,17 @@ def _gather(x: Array, indices: Kept, *, axis: int = 0) -> Array:
         _require_inside(indices, size)
         # Devices exchange x once for all of its slices, such as the queries, keys and values of stacked heads.
         return lax.index_in_dim(x, int(indices), axis, keepdims=False)
-    places = wrap_indices(as_array(indices), size)
+    places = wrap_indices(indices, size)
     if x.dtype not in REALS:
         return jnp.take(x, places, axis=axis)
     return dmljax.gather(x, places, axis=axis)
 
 
 @handles("GatherElements", fold=_take_along)
-def _gather_elements(x: Array, indices: Array, *, axis: int = 0) -> Array:
+def _gather_elements(x: Array, indices: Kept, *, axis: int = 0) -> Array:
     axis = normalize_axis(axis, x.ndim)
-    indices = wrap_indices(indices, x.shape[axis])
-    return dmljax.gather_elements(_crop_to_indices(x, indices, axis), indices, axis=axis)
+    places = wrap_indices(indices, x.shape[axis])
+    return dmljax.gather_elements(_crop_to_indices(x, places, axis), places, axis=axis)
 
 
 def _crop_to_indices(x: Array, indices: Array, axis: int) -> Array:
@@ -113,17 +114,17 @@ _SCATTERS = {
 
 
 @handles("Scatter", "ScatterElements")
-def _scatter_elements(x: Array, indices: Array, updates: Array, *, axis: int = 0, reduction: str = "none") -> Array:
+def _scatter_elements(x: Array, indices: Kept, updates: Array, *, axis: int = 0, reduction: str = "none") -> Array:
     axis = normalize_axis(axis, x.ndim)
-    part = _crop_to_indices(x, indices, axis)
-    indices = wrap_indices(indices, x.shape[axis])
+    places = wrap_indices(indices, x.shape[axis])
+    part = _crop_to_indices(x, places, axis)
     scatter = look_up("reduction", reduction, _SCATTERS)
     if scatter is None:
-        return _replace_first(dmljax.scatter(part, indices, updates, axis=axis), x)
+        return _replace_first(dmljax.scatter(part, places, updates, axis=axis), x)
     others = tuple(i for i in range(x.ndim) if i != axis)
     numbers = jax.lax.ScatterDimensionNumbers((), (axis,), (axis,), others, others)
     mode = jax.lax.GatherScatterMode.FILL_OR_DROP
-    return _replace_first(scatter(part, indices[..., None], updates, numbers, mode=mode), x)
+    return _replace_first(scatter(part, places[..., None], updates, numbers, mode=mode), x)
 
 
 @handles("ScatterND")
