@@ -46,7 +46,7 @@ from dmljax.foundation.scalars import (
     truncate,
 )
 from dmljax.text import did_you_mean, join_words, show
-from dmljax.types import FLOATS, INTEGERS, INTEGERS_4, NEEDS_X64, DataType, HeaderEnum, widened, x64_enabled
+from dmljax.types import FLOATS, INTEGERS, INTEGERS_4, NEEDS_X64, REALS, DataType, HeaderEnum, widened, x64_enabled
 
 # Arrays
 
@@ -231,6 +231,8 @@ def as_scalar(where: Where, value: Any, dtype: Any, kind: NumberKind, *, is_weak
             scalar = kind.convert(value, default if dtype is None else dtype)
         is_same = scalar is not None and scalar.dtype == default
         return value if is_weak and type(value) in (int, float) and is_same else scalar
+    if value is None or isinstance(value, str):
+        raise InvalidType(Problem(where, "must be a number", show(value)))
     value = as_array(where, value)
     if value.ndim != 0:
         raise InvalidDesc(Problem(where, "must be a scalar", f"shape {value.shape}"))
@@ -326,7 +328,8 @@ def _dtype(where: Where, value: Any, kind: ArrayKind = ARRAY) -> np.dtype[Any]:
         dtype: np.dtype[Any] = jnp.dtype(value)
     except (TypeError, ValueError):
         remedy = _lower_case(value) or (_INTEGER_NAMES if str(value).startswith(("int", "uint")) else None)
-        raise InvalidType(Problem(where, "must be a dtype", show(value), remedy=remedy)) from None
+        hint = did_you_mean(value, sorted(map(str, REALS))) if isinstance(value, str) and not remedy else ""
+        raise InvalidType(Problem(where, "must be a dtype", show(value) + hint, remedy=remedy)) from None
     _require_type(where, dtype, kind)
     if value is int or value is float:  # Python's own types mean JAX's defaults
         return np.dtype(jax.dtypes.canonicalize_dtype(dtype))

@@ -50,7 +50,8 @@ def quantized_array(where: Where, value: ArrayLike) -> Array:
 def float_array(where: Where, value: ArrayLike) -> Array:
     """`value` as an array of floats."""
     x = real_array(where, value)
-    require(where, x.dtype in FLOATS, "must be of a floating type", x.dtype, InvalidType)
+    remedy = f"{spell_path(path_of(where))}.astype(jnp.float32)"
+    require(where, x.dtype in FLOATS, "must be of a floating type", x.dtype, InvalidType, remedy=remedy)
     return x
 
 

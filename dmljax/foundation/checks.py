@@ -177,7 +177,7 @@ def array(where: Where, value: Any) -> jax.Array | np.ndarray[Any, Any]:
         value = value.__jax_array__()
     if not isinstance(value, jax.Array | np.ndarray | np.generic):
         is_convertible = isinstance(value, list | tuple) or hasattr(value, "__array__")
-        remedy = "jnp.asarray converts it" if is_convertible else None
+        remedy = "jnp.asarray converts it" if is_convertible else _REMEDIES.get(type(value))
         raise InvalidType(Problem(where, "must be a JAX or NumPy array", type(value).__name__, remedy=remedy))
     if isinstance(value, np.ma.MaskedArray):
         raise InvalidType(Problem(where, "must be an array without a mask", "MaskedArray"))
@@ -187,6 +187,12 @@ def array(where: Where, value: Any) -> jax.Array | np.ndarray[Any, Any]:
         return value
     native = np.asarray(value)
     return native if native.dtype.isnative else native.astype(native.dtype.newbyteorder("="))
+
+
+_REMEDIES: dict[type, str] = {
+    str: "jnp.asarray(float(text)) converts the text of a number",
+    type(None): "a function without a return statement gives None",
+}
 
 
 def set_fields(frozen: object, **fields: Any) -> None:

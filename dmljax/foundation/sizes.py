@@ -95,10 +95,31 @@ def require_sizes(
         raise InvalidDesc(Problem(path, rule, spell_sizes(sizes), remedy=remedy))
 
 
-def require_dimensions(argument: Where, sizes: Sequence[int], lowest: int) -> None:
-    """Raises if an array has fewer than `lowest` dimensions."""
+def require_dimensions(argument: Where, sizes: Sequence[int], lowest: int, *, at_end: bool = False) -> None:
+    """Raises if an array has fewer than `lowest` dimensions; the remedy adds them in front, or `at_end`."""
     dimensions = "dimension" if lowest == 1 else "dimensions"
-    require(argument, len(sizes) >= lowest, f"must have at least {lowest} {dimensions}", len(sizes))
+    rule, remedy = f"must have at least {lowest} {dimensions}", remedy_for_rank(argument, sizes, lowest, at_end=at_end)
+    require(argument, len(sizes) >= lowest, rule, len(sizes), remedy=remedy)
+
+
+def remedy_for_rank(argument: Where, sizes: Sequence[int], rank: int, *, at_end: bool = False) -> str | None:
+    """Returns how to add the dimensions that an array lacks; None for tensors of descriptors."""
+    missing = rank - len(sizes)
+    if missing <= 0 or _NAMES.get() is not None:
+        return None
+    index = ["..."] * (at_end and len(sizes) > 0) + ["None"] * missing
+    return f"{spell_path(path_of(argument))}[{', '.join(index)}] adds {missing}"
+
+
+def remedy_for_image(argument: Where, sizes: Sequence[int]) -> str | None:
+    """Returns how to add batch and channels to an array of spatial dimensions, whether a signal or an image."""
+    return remedy_for_rank(argument, sizes, max(3, len(sizes) + 2)) if len(sizes) < 3 else None
+
+
+def require_image(argument: Where, sizes: Sequence[int]) -> None:
+    """Raises if an array does not have batch, channels and at least one spatial dimension."""
+    remedy = remedy_for_image(argument, sizes)
+    require(argument, len(sizes) >= 3, "must have at least 3 dimensions", len(sizes), remedy=remedy)
 
 
 def require_broadcast(argument: str, sizes: Sequence[int], whole: Sequence[int], of: str = "") -> None:

@@ -37,7 +37,9 @@ from dmljax.foundation.sizes import (
     Sizes,
     argument_name,
     remedy_for_channels_last,
+    remedy_for_image,
     remedy_for_open,
+    remedy_for_rank,
     require_sizes,
     spell_sizes,
 )
@@ -80,10 +82,10 @@ def _infer_convolution(
     output_sizes: Sizes | None = None,
 ) -> WindowPlan:
     """The windows slide over the input, or in the direction BACKWARD over the result."""
-    require(
-        "input", 3 <= len(input) <= 5, "must have 3 to 5 dimensions: batch, channels and spatial dimensions", len(input)
-    )
-    require("filter", len(filter) == len(input), f"must have {len(input)} dimensions, like input", len(filter))
+    rule = "must have 3 to 5 dimensions: batch, channels and spatial dimensions"
+    require("input", 3 <= len(input) <= 5, rule, len(input), remedy=remedy_for_image("input", input))
+    rule, remedy = f"must have {len(input)} dimensions, like input", remedy_for_rank("filter", filter, len(input))
+    require("filter", len(filter) == len(input), rule, len(filter), remedy=remedy)
     require("filter", 0 not in filter[2:], "must not be empty in a spatial dimension", f"shape {filter}")
     windows = make_windows("input", input[2:], filter[2:], strides, dilations, start_padding, end_padding)
     (extra,) = for_each_dimension("input", len(windows), ("output_padding", output_padding, 0))

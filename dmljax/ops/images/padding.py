@@ -20,7 +20,7 @@ from dmljax.foundation.checks import UINT_MAX, integer_in, require_counts
 from dmljax.foundation.dimensions import is_symbolic, number, replace_at
 from dmljax.foundation.scalars import truncate
 from dmljax.foundation.sharding import MeshAxes, call_with_auto_axes, dimension_axes, dividing_axes
-from dmljax.foundation.sizes import Sizes, require_dimensions, require_one_each, require_sizes, spell_sizes
+from dmljax.foundation.sizes import Sizes, require_image, require_one_each, require_sizes, spell_sizes
 from dmljax.lowerings.copies import check_sizes, copy_exactly, copy_with_auto_axes
 from dmljax.lowerings.images.columns import column_sizes, fold_windows, unfold_windows
 from dmljax.types import (
@@ -287,7 +287,7 @@ def _unfold_sizes(
     start_padding: calls.EachDimension,
     end_padding: calls.EachDimension,
 ) -> WindowPlan:
-    require_dimensions("input", input, 3)
+    require_image("input", input)
     windows = fit_windows("input", input, window_sizes, strides, dilations, start_padding, end_padding)
     sizes = column_sizes(input, windows)
     check_sizes(sizes)

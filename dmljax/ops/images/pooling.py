@@ -33,14 +33,7 @@ from dmljax.errors import InvalidType, Problem, require
 from dmljax.foundation.checks import require_count
 from dmljax.foundation.dimensions import largest_size
 from dmljax.foundation.sharding import MeshAxes, call_with_auto_axes, dimension_axes, dividing_axes
-from dmljax.foundation.sizes import (
-    Sizes,
-    argument_name,
-    require_dimensions,
-    require_one_each,
-    require_sizes,
-    spell_sizes,
-)
+from dmljax.foundation.sizes import Sizes, argument_name, require_image, require_one_each, require_sizes, spell_sizes
 from dmljax.lowerings.copies import check_sizes
 from dmljax.lowerings.images import pooling
 from dmljax.lowerings.images.channels import choose_layout
@@ -77,7 +70,7 @@ def _plan(
     end_padding: calls.EachDimension = 0,
     ceil_mode: bool = False,
 ) -> _Plan:
-    require_dimensions("input", input, 3)
+    require_image("input", input)
     without_ceil = fit_windows("input", input, window_sizes, strides, dilations, start_padding, end_padding)
     windows = tuple(window.rounded_up for window in without_ceil) if ceil_mode else without_ceil
     sizes = pooling.pooled_sizes(input, windows)
@@ -205,7 +198,7 @@ def _average_pooling_grad_sizes(
     end_padding: calls.EachDimension,
 ) -> WindowPlan:
     require_one_each("output_sizes", output_sizes, "input_gradient", len(input_gradient))
-    require_dimensions("input_gradient", input_gradient, 3)
+    require_image("input_gradient", input_gradient)
     check_sizes(output_sizes)
     windows = fit_windows("output_sizes", output_sizes, window_sizes, strides, 1, start_padding, end_padding)
     expected = pooling.pooled_sizes(output_sizes, windows)

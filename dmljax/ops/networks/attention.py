@@ -46,6 +46,7 @@ from dmljax.foundation.sharding import MeshAxes, call_with_auto_axes, dimension_
 from dmljax.foundation.sizes import (
     argument_name,
     remedy_for_open,
+    remedy_for_rank,
     require_broadcast,
     use_member_names,
     with_leading_ones,
@@ -264,13 +265,18 @@ def _check_sizes(
     """The sizes of an attention, and the names of the arrays that hold queries, keys and values."""
     blocks = 1 if options.axis_name is None else _ring_size(options.axis_name, inputs, options.has_present)
     shapes = {name: x.shape for name, x in inputs.items()}
+    problems = []
     for name, shape in shapes.items():
         if len(shape) != _RANKS.get(name, len(shape)) and name != "relative_position_bias":
             rule = f"must have {_RANKS[name]} dimensions{_MEANINGS.get(name, '')}"
-            remedy = f"{name}.reshape(*{name}.shape[:2], -1)" if _RANKS[name] == 3 and len(shape) == 4 else None
+            remedy = remedy_for_rank(name, shape, _RANKS[name])
+            if _RANKS[name] == 3 and len(shape) == 4:
+                remedy = f"{name}.reshape(*{name}.shape[:2], -1)"
             if name == "bias" and len(shape) > 1:
                 remedy = "relative_position_bias=bias adds it to the scores"
-            raise InvalidDesc(Problem(name, rule, f"shape {shape}", remedy=remedy))
+            problems.append(Problem(name, rule, f"shape {shape}", remedy=remedy))
+    if problems:
+        raise InvalidDesc(*problems)
     sizes = _sizes(shapes, head_counts, options.total, blocks)
     if "mask" in inputs and options.mask_type is _BOOLEAN and inputs["mask"].dtype != bool:
         _refuse_lengths(inputs["mask"], sizes)

@@ -65,8 +65,8 @@ _ROWS, _COLUMNS = -2, -1
 
 
 def _product_sizes(a: Sizes, b: Sizes, transpose_a: bool = False, transpose_b: bool = False) -> Sizes:
-    require_dimensions("a", a, 2)
-    require_dimensions("b", b, 2)
+    require_dimensions("a", a, 2, at_end=transpose_a)
+    require_dimensions("b", b, 2, at_end=not transpose_b)
     (rows, inner), (inner_of_b, columns) = a[-2:][:: -1 if transpose_a else 1], b[-2:][:: -1 if transpose_b else 1]
     if inner != inner_of_b:
         number = f"{inner} {'columns' if transpose_b else 'rows'}"

@@ -24,9 +24,9 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.errors import InvalidDesc, Problem, require
+from dmljax.errors import InvalidDesc, Problem
 from dmljax.foundation.sharding import MeshAxes, call_with_auto_axes, dimension_axes, match_varying_axes, may_be_sharded
-from dmljax.foundation.sizes import Sizes, require_sizes
+from dmljax.foundation.sizes import Sizes, remedy_for_rank, require_sizes
 from dmljax.lowerings.rows.recurrence import (
     BACKWARD,
     BOTH,
@@ -136,12 +136,17 @@ def _network_sizes(
     **scales: Sizes,
 ) -> dict[str, Sizes]:
     """The sizes of the outputs."""
-    input_dimensions, recurrence_dimensions = "steps, batch, input size", "directions, outputs, hidden size"
-    for name, sizes, dimensions in (
-        ("input", input, input_dimensions),
-        ("recurrence", recurrence, recurrence_dimensions),
-    ):
-        require(name, len(sizes) == 3, f"must have 3 dimensions: {dimensions}", f"shape {sizes}")
+    problems = [
+        Problem(name, f"must have 3 dimensions: {dimensions}", f"shape {sizes}", remedy=remedy_for_rank(name, sizes, 3))
+        for name, sizes, dimensions, highest in (
+            ("input", input, "steps, batch, input size", 3),
+            ("weight", weight, "directions, outputs, input size", len(weight)),  # its sizes are checked below
+            ("recurrence", recurrence, "directions, outputs, hidden size", 3),
+        )
+        if not 3 <= len(sizes) <= highest
+    ]
+    if problems:
+        raise InvalidDesc(*problems)
     array_sizes = _sizes(gates, len(_DIRECTIONS[direction]), input, recurrence)
     shapes = {"input": input, "weight": weight, "recurrence": recurrence, "bias": bias, "hidden_init": hidden_init}
     more = {"cell_mem_init": cell_mem_init, "sequence_lengths": sequence_lengths, "peephole": peephole}

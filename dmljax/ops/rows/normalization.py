@@ -27,7 +27,14 @@ from dmljax.errors import Problem, require
 from dmljax.foundation.checks import require_count
 from dmljax.foundation.dimensions import number
 from dmljax.foundation.sharding import call_with_auto_axes, dimension_axes, shard_along
-from dmljax.foundation.sizes import argument_name, require_broadcast, require_dimensions, spell_sizes, with_leading_ones
+from dmljax.foundation.sizes import (
+    argument_name,
+    require_broadcast,
+    require_dimensions,
+    require_image,
+    spell_sizes,
+    with_leading_ones,
+)
 from dmljax.lowerings.images.local_response import local_response, local_response_gradient
 from dmljax.lowerings.rows.norms import moments, norm
 from dmljax.text import join_sizes
@@ -428,7 +435,7 @@ def mean_variance_normalization(
     >>> mean_variance_normalization(image, epsilon=0.01).round(2).tolist()
     [[[-1.0, 1.0], [0.0, 0.0]]]
     """
-    require_dimensions("input", calls.float_array("input", input).shape, 3)
+    require_image("input", calls.float_array("input", input).shape)
     axes = tuple(range(1 if cross_channel else 2, jnp.ndim(input)))
     options = True, normalize_variance, fused_activation
     return _normalize_mean_variance(input, scale, bias, epsilon, axes, *options, per_channel=True)
@@ -673,7 +680,10 @@ def _response_arrays(
 ) -> tuple[Array, list[Array], tuple[int, ...]]:
     """The input, the numbers in the type of the computation, and the dimensions of a local region."""
     x = calls.float_array("input", input)
-    require_dimensions("input", x.shape, 2 if cross_channel else 3)
+    if cross_channel:
+        require_dimensions("input", x.shape, 2)
+    else:
+        require_image("input", x.shape)
     require_count("local_size", local_size, 1)
     wide = widened(x.dtype)
     return x, [jnp.asarray(value, wide) for value in numbers], (1,) if cross_channel else tuple(range(2, x.ndim))
