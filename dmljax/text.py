@@ -1,5 +1,6 @@
 """Text for messages: values abridged, names escaped, the nearest known name."""
 
+import inspect
 import json
 import re
 import reprlib
@@ -7,6 +8,7 @@ from collections.abc import Container, Iterable, Mapping
 from difflib import get_close_matches
 from enum import Enum
 from itertools import count, islice
+from opcode import opmap
 from types import MappingProxyType
 from typing import Any
 
@@ -89,9 +91,21 @@ def unused_name(name: str, used: Container[str], spelled: str = "{} ({})") -> st
     return next(new for i in count(2) if (new := spelled.format(name, i)) not in used)
 
 
-def no_attribute(module: str, name: str, hint: str) -> AttributeError:
+def no_attribute(module: str, name: str, hint: str) -> AttributeError | ImportError:
     """The error for a name that a module does not have, with a hint."""
+    if hint and is_imported("dmljax"):  # Python drops the text of an AttributeError
+        return ImportError(f"cannot import name {name!r} from {module!r}{hint}", name=module)
     return AttributeError(f"module {module!r} has no attribute {name!r}{hint}", name=name)
+
+
+def is_imported(library: str) -> bool:
+    """Whether the code that asks a module of `library` for a name says `from module import name`."""
+    frame = inspect.currentframe()
+    while frame is not None and f"{frame.f_globals.get('__name__')}.".startswith(f"{library}."):
+        frame = frame.f_back
+    if frame is None or frame.f_code.co_name == "_handle_fromlist":  # of importlib, for packages
+        return frame is not None
+    return frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"]
 
 
 def no_attribute_of(thing: Any, name: str, hint: str) -> AttributeError:

@@ -4,6 +4,7 @@ import inspect
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -150,7 +151,7 @@ def test_errors_point_to_descriptors_in_directml() -> None:
         ("nonzero_coordinate", ", did you mean nonzero_coordinates?"),
         ("softmx", ", did you mean activation_softmax?"),
         ("causal_mask", ", did you mean diagonal_matrix1 or multihead_attention1?"),
-        ("nn", ""),
+        ("help", "; in a shell, `dmljax explain relu` explains a function"),
         ("xyzzy", ""),
         ("_relu", ""),
         ("", ""),
@@ -160,6 +161,21 @@ def test_names_from_other_libraries_are_answered_with_dmljaxs(name: str, meant: 
     with pytest.raises(AttributeError) as refused:
         getattr(dmljax, name)
     assert str(refused.value) == f"module 'dmljax' has no attribute {name!r}{meant}"
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "meant"),
+    [
+        ("dmljax", "activation_reul", ", did you mean activation_relu?"),
+        ("dmljax", "conv2d", "; use convolution(x, filter)"),
+        ("dmljax.directml", "SoftmaxDesc", ", did you mean ActivationSoftmaxDesc or ActivationSoftmax1Desc?"),
+    ],
+)
+def test_an_import_of_another_name_has_the_hint(module: str, name: str, meant: str) -> None:
+    with pytest.raises(ImportError) as refused:
+        exec(f"from {module} import {name}")
+    assert str(refused.value) == f"cannot import name {name!r} from {module!r}{meant}"
+    assert not hasattr(import_module(module), name)
 
 
 @pytest.mark.parametrize("room", few_of(["directml", "dxdispatch", "onnx", "pydirectml", "serialized"], "onnx"))

@@ -178,6 +178,7 @@ MISTAKES = [
         "convolution_integer(x, None, filter)",
         "convolution_integer(bytes_, None, filter_)",
     ),
+    ("reduce(x)", "reduce(x, 'sum')", ""),
     ("max_pooling(images)", "window_sizes=2, strides=2", "max_pooling(images, {})"),
     ("batch_normalization(x, 0, 0, 0, 0, training=True)", "batch_normalization_training", "{}"),
     (

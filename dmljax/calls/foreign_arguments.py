@@ -241,6 +241,7 @@ _REMEDIES = (
 _GIVE = (
     ("batch_indices", "roi", "batch_indices=jnp.zeros(len(roi), int) takes all regions from the first image"),
     ("variance", "mean", "batch_normalization_training computes mean and variance"),
+    ("function", "reduce", "reduce(x, 'sum') adds up all elements; 'average', 'max', 'min' and 'l2' are others"),
     ("axes", "", "axes=-1 is the last dimension, axes=range(x.ndim) all of them"),
     ("axis", "", "axis=0 is the first dimension, axis=-1 the last"),
     ("values", "depth", "values=jnp.array([0.0, 1.0]) gives the off and on values"),

@@ -106,7 +106,7 @@ class _CommandParser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         args = sys.argv[1:] if args is None else [*args]
         if self._subparsers and args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            self.error(f"unrecognized command: {args[0]}", _tip_for_command(args[0]))
+            self.error(f"unrecognized command: {args[0]}", _tip_for_command(args[0], args))
         known, others = super().parse_known_args(args, namespace)
         if others:
             option, known_options = others[0].partition("=")[0], self._option_string_actions
@@ -121,13 +121,23 @@ class _CommandParser(argparse.ArgumentParser):
         raise SystemExit(say_error(message, tip or f"`{self.prog} --help` lists the options"))
 
 
-def _tip_for_command(command: str) -> str:
+def _tip_for_command(command: str, arguments: Sequence[str]) -> str:
     if command.lower().endswith(MODEL_SUFFIXES):
         return f"`dmljax run {command}` runs a model"
     if command in ("help", "version"):
         return f"did you mean --{command}?"
+    functions = [argument for argument in arguments if _is_operator(argument)]
+    if functions:
+        return f"`dmljax explain {functions[0]}` explains the function"
     near = get_close_matches(command, COMMANDS, n=1)
     return f"did you mean {near[0]}?" if near else f"the commands are {', '.join(COMMANDS)}"
+
+
+def _is_operator(name: str) -> bool:
+    """Whether a word is the name of an operator's function, without importing JAX."""
+    from dmljax.functions import ALIASES, HOMES
+
+    return HOMES.get(ALIASES.get(name, name), "").startswith("dmljax.ops.")
 
 
 class _Version(argparse.Action):

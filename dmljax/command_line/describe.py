@@ -48,9 +48,9 @@ def find_operator(name: str) -> type[Operator]:
         raise InvalidDesc(Problem((), f"unknown operator {show(name)}", remedy=replacement.removeprefix("; ")))
     meant = hint(wanted)
     remedy = None if meant else "`dmljax ops` lists them"
-    known = [word for word in name.split() if len(functions_called(word)) == 1]
-    if not meant and len(known) > 1 and known == name.split():
-        remedy = f"`dmljax explain {known[0]}`, then `dmljax explain {known[1]}`: one at a time"
+    known = [word for word in name.split() if functions_called(word)]
+    if len(known) > 1 and known == name.split():
+        meant, remedy = "", f"`dmljax explain {known[0]}`, then `dmljax explain {known[1]}`: one at a time"
     if name.lower().endswith(MODEL_SUFFIXES):
         meant, remedy = "", f"`dmljax check {escape_controls(name)}` checks a model"
     raise InvalidDesc(Problem((), f"unknown operator {show(name)}{meant}", remedy=remedy))

@@ -43,7 +43,7 @@ def load_model(path: str, options: argparse.Namespace) -> DispatchModel:
 
 
 def require_file(path: str, remedy: str | None = None) -> None:
-    """Raises if a path is a folder; the remedy is for a language model's folder."""
+    """Raises if a path is a folder, or another program's file; the remedy is for a language model's folder."""
     if Path(path).is_dir():
         if is_of_diffusion(Path(path)):
             remedy = "its models are text_encoder/model.onnx, unet/model.onnx and vae_decoder/model.onnx"
@@ -51,6 +51,13 @@ def require_file(path: str, remedy: str | None = None) -> None:
             remedy = None
         rule = "the model must be a file, not a folder"
         raise InvalidDesc(Problem((), rule, escape_controls(path), remedy=remedy))
+    for suffix, (program, purpose) in _PROGRAMS.items():
+        if path.lower().endswith(suffix):
+            remedy = f"`{program} {escape_controls(path)}` {purpose} it"
+            raise InvalidDesc(Problem((), f"{escape_controls(path)} is no model", remedy=remedy))
+
+
+_PROGRAMS = {".ipynb": ("jupyter lab", "opens"), ".py": ("python", "runs")}  # for files that only look like models
 
 
 def is_of_diffusion(path: Path) -> bool:

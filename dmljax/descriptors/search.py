@@ -45,7 +45,6 @@ PURPOSES = {
     "label smoothing": "one_hot",
     "linear layer": "gemm",
     "masked softmax": "activation_softmax1 diagonal_matrix1",
-    "max pool": "max_pooling max_pooling1 max_pooling2",
     "max unpool": "max_unpooling",
     "mha": "multihead_attention multihead_attention1",
     "mixture of experts": "activation_hardmax top_k nonzero_coordinates gather_nd1",

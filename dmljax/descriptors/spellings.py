@@ -83,10 +83,18 @@ def hint(name: str, exported: Iterable[str]) -> str:
     return did_you_mean(name, sorted(exported, key=lambda other: other.endswith("Desc")))
 
 
+_COMMANDS = {  # what has no function, but a command
+    **dict.fromkeys(("help", "explain"), "`dmljax explain relu` explains a function"),
+    "ops": "`dmljax ops` lists the operators",
+}
+
+
 def hint_for_function(name: str, exported: Container[str]) -> str:
     """The hint for a name in `dmljax`: a function, or else a name that `dmljax.directml` exports or has for it."""
     if name.startswith("_") or search.call_for(name) or search.functions_called(name):
         return search.hint(name)
+    if name in _COMMANDS:
+        return f"; in a shell, {_COMMANDS[name]}"
     names = [name] if name in exported else names_for(name)
     if names:
         return f", did you mean {join_words((f'dmljax.directml.{each}' for each in names), 'or')}?"

@@ -4,11 +4,10 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from opcode import opmap
 from typing import Any, NamedTuple
 
 from dmljax.errors import DmlError, Problem, Unsupported, hide_frames
-from dmljax.text import did_you_mean, show
+from dmljax.text import did_you_mean, is_imported, show
 
 _HERE = "dmljax.run."
 
@@ -36,21 +35,11 @@ def absent_from(module: str, reasons: Mapping[str, str] | None = None) -> Callab
     def refuse(name: str) -> Any:
         known = dir(sys.modules[module])
         error = absent(module.removeprefix(_HERE), name, by_name.get(name, ""), known)
-        if (name in by_name or _hint(name, tuple(known))) and _is_imported():
+        if (name in by_name or _hint(name, tuple(known))) and is_imported("dmljax"):
             raise ImportError(str(error), name=module)  # Python drops the text of an AttributeError
         raise error
 
     return refuse
-
-
-def _is_imported() -> bool:
-    """Whether a program says `from module import name`, rather than `module.name`."""
-    frame = inspect.currentframe()
-    while frame is not None and frame.f_globals["__name__"].startswith(_HERE):
-        frame = frame.f_back
-    if frame is None or frame.f_code.co_name == "_handle_fromlist":  # of importlib, for packages
-        return frame is not None
-    return frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"]
 
 
 WORKS, IGNORED, REFUSED = "works", "accepted and ignored", "refused"

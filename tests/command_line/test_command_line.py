@@ -827,10 +827,32 @@ def test_the_table_of_operators_is_filtered(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (
+            ["explain", "relu", "softmax"],
+            "error: unknown operator 'relu softmax'\n"
+            "tip: `dmljax explain relu`, then `dmljax explain softmax`: one at a time\n",
+        ),
+        (["explain", "backprop"], "error: unknown operator 'backprop'\ntip: use jax.grad(function)\n"),
+        (["run", "x.ipynb"], "error: x.ipynb is no model\ntip: `jupyter lab x.ipynb` opens it\n"),
+        (["run", "x.py"], "error: x.py is no model\ntip: `python x.py` runs it\n"),
+    ],
+)
+def test_other_files_and_words_lead_to_their_commands(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert capsys.readouterr().err == message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
         (["walk"], "error: unrecognized command: walk\ntip: the commands are run, "),
         (["estimte", "x.onnx"], "error: unrecognized command: estimte\ntip: did you mean estimate?\n"),
         (["help"], "error: unrecognized command: help\ntip: did you mean --help?\n"),
         (["x.bin"], "error: unrecognized command: x.bin\ntip: `dmljax run x.bin` runs a model\n"),
+        (["relu"], "error: unrecognized command: relu\ntip: `dmljax explain relu` explains the function\n"),
+        (["show", "relu"], "error: unrecognized command: show\ntip: `dmljax explain relu` explains the function\n"),
         (["run"], "the following arguments are required: model"),
         (["run", "x.json", "-i", "0"], r"must be a whole number in [1, 4294967295]; got '0'"),
         (["run", "x.json", "-w", "-1"], r"must be a whole number in [0, 4294967295]; got '-1'"),
