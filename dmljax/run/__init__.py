@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from traceback import walk_tb
-from types import ModuleType
+from types import ModuleType, TracebackType
 from typing import Any
 
 from dmljax.foundation import interrupts
@@ -58,13 +58,10 @@ def main(name: str) -> None:
         _run(command)
     except KeyboardInterrupt:
         interrupts.end_program()
-    except ImportError as error:
-        if _is_of_runpy(error):
+    except BaseException as error:
+        if _is_of_runpy(error) or _is_of_stand_in(error):
             exit_with_error(str(error))
-        raise
-    except NotImplementedError as error:
-        if _is_of_stand_in(error):
-            exit_with_error(str(error))
+        _hide_frames_before(_frames_of_program(error))
         raise
 
 
@@ -104,18 +101,39 @@ def _put_first(folder: str) -> None:
         sys.path[0] = folder
 
 
-def _is_of_runpy(error: ImportError) -> bool:
+def _frames_of_program(error: BaseException) -> TracebackType | None:
+    """Returns the traceback from the program's first line on; None if Python has run none."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_frame.f_code is not _run.__code__:
+        traceback = traceback.tb_next
+    traceback = traceback and traceback.tb_next
+    machinery = (runpy.run_module.__code__.co_filename, "<frozen importlib")
+    while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(machinery):
+        traceback = traceback.tb_next
+    return traceback
+
+
+def _hide_frames_before(traceback: TracebackType | None) -> None:
+    """Passes the error that ends the program to the hook that prints it, with `traceback`."""
+    hook = sys.excepthook
+
+    def print_error(kind: type[BaseException], error: BaseException, whole: TracebackType | None) -> None:
+        sys.excepthook = hook  # for what `python -i` runs next
+        hook(kind, error.with_traceback(traceback), traceback)
+
+    sys.excepthook = print_error
+
+
+def _is_of_runpy(error: BaseException) -> bool:
     """Whether Python has found nothing to run, rather than failed to import what a program asks for."""
-    inner = error.__traceback__
-    for _ in (main, _run):
-        inner = inner and inner.tb_next
-    return all(frame.f_code.co_filename == runpy.run_module.__code__.co_filename for frame, _ in walk_tb(inner))
+    return isinstance(error, ImportError) and _frames_of_program(error) is None
 
 
-def _is_of_stand_in(error: NotImplementedError) -> bool:
+def _is_of_stand_in(error: BaseException) -> bool:
     """Whether importing dmljax's own module has failed, because a package that it needs is absent."""
     frames = walk_tb(error.__traceback__)
-    return any(frame.f_code is _Loader.create_module.__code__ for frame, _ in frames)
+    is_refusal = isinstance(error, NotImplementedError)
+    return is_refusal and any(frame.f_code is _Loader.create_module.__code__ for frame, _ in frames)
 
 
 class _Finder:

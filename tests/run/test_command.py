@@ -31,10 +31,14 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
         patch.setattr(sys, "meta_path", [*sys.meta_path])
         patch.setitem(sys.modules, "__main__", sys.modules["__main__"])
         patch.setattr(os, "environ", os.environ.copy())
+        patch.setattr(sys, "excepthook", sys.excepthook)
         try:
             dmljax.run.main("dmljax.run")
         except SystemExit as left:
             return left.code
+        except Exception as error:
+            sys.excepthook(type(error), error, error.__traceback__)  # as Python does
+            raise
     return None
 
 
@@ -164,6 +168,33 @@ def test_imports_that_fail_inside_a_program_are_its_own(
     (folder / "program.py").write_text("import no_such_module")
     with pytest.raises(ModuleNotFoundError, match="No module named 'no_such_module'"):
         run(monkeypatch, form)
+
+
+FAILURE = "def fail():\n    raise ValueError('wrong')\nfail()\n"
+HOOK = "import sys\nsys.excepthook = lambda kind, error, traceback: print(error, traceback.tb_lineno)\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "file"), [(["program.py"], "program.py"), (["-m", "program"], "{0}/program.py"), (["-c"], "<string>")]
+)
+def test_a_traceback_begins_at_the_program(
+    arguments: list[str],
+    file: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(program: str, error: type[Exception] = ValueError) -> tuple[str, str]:
+        (folder / "program.py").write_text(program)
+        with pytest.raises(error):
+            run(monkeypatch, *arguments, *([program] if arguments == ["-c"] else []))
+        return capsys.readouterr()
+
+    frames = [line for line in fail(FAILURE)[1].splitlines() if not line.startswith("    ")]
+    first, second = (f'  File "{file.format(folder)}", line {place}' for place in ("3, in <module>", "2, in fail"))
+    assert frames == ["Traceback (most recent call last):", first, second, "ValueError: wrong"]
+    assert fail(HOOK + FAILURE) == ("wrong 5\n", "")
+    assert fail("x = (", SyntaxError)[1].startswith(f'  File "{file.format(folder)}", line 1\n    x = (\n')
 
 
 # Names that a program uses and dmljax lacks; in these programs, `#` is followed by what is said about a line
