@@ -269,6 +269,20 @@ options.threads = 3 # onnxruntime.SessionOptions.threads: dmljax's version of on
 ort.set_default_logger_severity(3) # onnxruntime.set_default_logger_severity has no effect: dmljax has no log
 ort.OrtValue.ort_value_from_sparse_tensor(None) # onnxruntime.OrtValue.ort_value_from_sparse_tensor is refused: no
 """
+OLDER = """\
+import onnxruntime_genai as og
+
+model = og.Model("phi")
+params = og.GeneratorParams(model)
+params.input_ids = og.Tokenizer(model).encode("a") # onnxruntime_genai.GeneratorParams.input_ids: dmljax's version of
+params.try_graph_capture_with_max_batch_size(1) # onnxruntime_genai.GeneratorParams.try_graph_capture_with_max_batch_
+generator = og.Generator(model, params)
+while not generator.is_done():
+    generator.compute_logits() # onnxruntime_genai.Generator.compute_logits: dmljax's version of onnxruntime_genai does
+    generator.generate_next_token()
+generator.get_output("logits")
+model.generate(params) # onnxruntime_genai.Model.generate: dmljax's version of onnxruntime_genai does not have it (GenAI
+"""
 UNCERTAIN = """\
 import onnxruntime as ort, os, helper, unknown
 from typing import TYPE_CHECKING
@@ -303,7 +317,7 @@ count(3)
 """
 
 
-@pytest.mark.parametrize("program", [IMPORTS, VALUES, SETTINGS, UNCERTAIN])
+@pytest.mark.parametrize("program", [IMPORTS, VALUES, SETTINGS, OLDER, UNCERTAIN])
 def test_missing_names_are_shown_before_a_program_runs(
     program: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

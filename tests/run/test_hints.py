@@ -81,6 +81,34 @@ def test_arguments_that_onnx_runtime_ignores_have_hints() -> None:
         ort.InferenceSession(MODEL, disabled_optimizers=["ConstantFolding"], something=5)
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("DirectMLExecutionProvider", "DmlExecutionProvider"),
+        ("DML", "DmlExecutionProvider"),
+        ("CPUExecutionProvidr", CPU),
+        ("CUDAExecutionProvider", None),
+        ("cuda", None),
+        ("gpu", None),
+    ],
+)
+def test_names_like_those_of_available_providers_have_hints(name: str, meant: str | None) -> None:
+    with pytest.warns(UserWarning, match=f"Specified provider '{name}' is not in") as found:
+        ort.InferenceSession(MODEL, providers=[name])
+    assert [str(each.message).partition("CPUExecutionProvider'")[2] for each in found] == [
+        f", did you mean {meant}?" if meant else ""
+    ]
+
+
+def test_providers_of_other_languages_lead_to_those_of_python() -> None:
+    with pytest.raises(
+        AttributeError, match=r'write add_provider\("DmlExecutionProvider", {}\), or InferenceSession\('
+    ):
+        ort.SessionOptions().append_execution_provider("DML")
+    with pytest.raises(RuntimeError, match="Unknown Provider Type: DirectML, did you mean DmlExecutionProvider"):
+        ort.SessionOptions().add_provider("DirectML", {})
+
+
 def outcome(library: Any, call: Callable[[Any], Any]) -> Any:
     """What a call returns, or the kind of its error, and its warnings up to a list of providers."""
     with warnings.catch_warnings(record=True) as found:

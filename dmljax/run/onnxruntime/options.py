@@ -114,6 +114,11 @@ class SessionOptions(_KnownOptions):
             ("clear_ep_context_data_read_func", "set_ep_context_data_read_func"),
             "XLA compiles a model when it first runs, and dmljax.run keeps what it compiles",
         ),
+        **dict.fromkeys(
+            ("AppendExecutionProvider", "AppendExecutionProvider_DML", "append_execution_provider"),
+            'it is of other languages than Python; write add_provider("DmlExecutionProvider", {}), or '
+            'InferenceSession(path, providers=["DmlExecutionProvider"])',
+        ),
         "register_custom_ops_library": "its kernels are ONNX Runtime's; write the operator as a function of the model",
     }
 

@@ -90,11 +90,17 @@ def require_known(names: Iterable[str]) -> None:
                 raise InvalidDesc(f"Unknown Provider Type: {one_line(name)}{_hint(name, KNOWN)}")
 
 
-def _hint(name: str, known: Iterable[str]) -> str:
-    """`, did you mean X?` for the name of a provider that has a typo; all of them have a long end in common."""
-    by_lower = {other.lower(): other for other in known}
-    close = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.9)
-    return f", did you mean {by_lower[close[0]]}?" if close else ""
+_END = "executionprovider"
+
+
+def _hint(name: str, known: Sequence[str]) -> str:
+    """`, did you mean X?` for the name of a provider that is short or has a typo; all have a long end in common."""
+    by_lower = {other.lower(): other for other in KNOWN}
+    plain = name.lower().replace("directml", "dml")
+    is_short = len(plain) < len(_END)
+    close = get_close_matches(plain + _END * is_short, by_lower, n=1, cutoff=1 if is_short else 0.9)
+    meant = by_lower[close[0]] if close else name
+    return f", did you mean {meant}?" if meant in known and meant != name else ""
 
 
 def names_of(providers: str | Sequence[Provider] | None) -> list[str]:

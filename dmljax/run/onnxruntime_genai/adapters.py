@@ -14,7 +14,7 @@ from dmljax.onnx.graph.adapters import read_adapter
 from dmljax.onnx.model import loaded_graph
 from dmljax.run.answers import Answering, refusing
 from dmljax.run.onnxruntime.arguments import convert_feed, require_inputs
-from dmljax.run.onnxruntime_genai.configuration import LIBRARY
+from dmljax.run.onnxruntime_genai.configuration import LIBRARY, require_type
 from dmljax.run.onnxruntime_genai.models import Model
 from dmljax.text import show
 
@@ -23,9 +23,7 @@ class Adapters(Answering):
     """The adapters of a model, by the names that a program gives them."""
 
     def __init__(self, model: Model) -> None:
-        with refusing(LIBRARY, type):
-            if not isinstance(model, Model):
-                raise InvalidType(Problem("model", "must be a Model", show(model)))
+        require_type("model", model, Model, "a Model")
         self._model = model
         self._loaded: dict[str, Mapping[str, np.ndarray[Any, Any]]] = {}
         self._placed: dict[str, dict[str, Any]] = {}  # on JAX's device, by the names of weights
@@ -33,10 +31,8 @@ class Adapters(Answering):
 
     def load(self, adapter_file_path: str, adapter_name: str) -> None:
         """Reads the file of an adapter."""
-        with refusing(LIBRARY, type):
-            for name, text in (("adapter_file_path", adapter_file_path), ("adapter_name", adapter_name)):
-                if not isinstance(text, str):
-                    raise InvalidType(Problem(name, "must be a text", show(text)))
+        require_type("adapter_file_path", adapter_file_path, str, "a text")
+        require_type("adapter_name", adapter_name, str, "a text")
         with refusing(LIBRARY):
             if adapter_name in self._loaded:
                 raise InvalidDesc(f"Adapter already loaded: {adapter_name}")

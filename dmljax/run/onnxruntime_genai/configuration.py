@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.onnx.language.settings import read_configuration, text_settings_of
 from dmljax.run.answers import Answering, refusing, require_first_device
+from dmljax.run.onnxruntime.arguments import warn
 from dmljax.text import reason_of, show
 
 LIBRARY = "onnxruntime_genai"
@@ -19,6 +21,7 @@ class Config(Answering):
     _REFUSED = {"from_package_ep": "packages of models are not supported; name the folder of one of its models"}
 
     def __init__(self, config_path: str) -> None:
+        require_type("config_path", config_path, (str, PathLike), "the path of a folder")
         with refusing(LIBRARY):
             self._folder = Path(config_path)
             self._content = read_configuration(self._folder)
@@ -34,9 +37,11 @@ class Config(Answering):
 
     def append_provider(self, provider: str) -> None:
         """Does nothing, because JAX chooses the device."""
+        _warn_of_unknown(provider)
 
     def set_provider_option(self, provider: str, name: str, value: str) -> None:
         """Raises if an option chooses another device than the first; other options have no effect."""
+        _warn_of_unknown(provider)
         with refusing(LIBRARY):
             require_first_device(provider, {name: value})
 
@@ -77,6 +82,23 @@ class Folder(Answering):
     def type(self) -> str:
         """The architecture that the file names."""
         return str(self._content["model"].get("type", ""))
+
+
+def require_type(name: str, value: Any, kind: type | tuple[type, ...], requirement: str) -> None:
+    """Raises a TypeError, as GenAI does, if an argument has another type."""
+    with refusing(LIBRARY, type):
+        if not isinstance(value, kind):
+            raise InvalidType(Problem(name, f"must be {requirement}", show(value)))
+
+
+_NAMES_OF_DML = {"directml": "dml", "directmlexecutionprovider": "DmlExecutionProvider"}  # where GenAI has others
+
+
+def _warn_of_unknown(provider: str) -> None:
+    """Warns of names of DirectML's provider that GenAI refuses when it loads the model."""
+    require_type("provider", provider, str, "the name of a provider")
+    if name := _NAMES_OF_DML.get(provider.lower()):
+        warn(f"GenAI knows no provider {provider!r}, did you mean {name}?")
 
 
 def json_of(name: str, text: str, form: type) -> Any:

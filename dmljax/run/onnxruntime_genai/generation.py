@@ -16,7 +16,7 @@ from dmljax.onnx.language.rounds import DraftStream
 from dmljax.onnx.language.state import shorten
 from dmljax.run.answers import Answering, refusing
 from dmljax.run.onnxruntime_genai.adapters import ActiveAdapters, Adapters
-from dmljax.run.onnxruntime_genai.configuration import LIBRARY
+from dmljax.run.onnxruntime_genai.configuration import LIBRARY, require_type
 from dmljax.run.onnxruntime_genai.logs import log, log_logits, log_tokens
 from dmljax.run.onnxruntime_genai.models import GeneratorParams, Model, options_of_generation
 from dmljax.run.onnxruntime_genai.speculation import drafter_of, statistics_of
@@ -30,6 +30,12 @@ class Generator(Answering):
     """Grows sequences a token at a time. As in GenAI, a single sequence does not include its end token."""
 
     _REFUSED = {
+        "compute_logits": "GenAI no longer has it; leave it out, because generate_next_token computes the logits",
+        **dict.fromkeys(
+            ("generate_next_token_top_k", "generate_next_token_top_k_top_p", "generate_next_token_top_p"),
+            "GenAI no longer has it; write params.set_search_options(do_sample=True, top_k=..., top_p=...) and "
+            "generate_next_token",
+        ),
         "get_input": "the program has buffers of fixed sizes instead; get_output gives outputs as the model has them",
         "set_hidden_states": "it belongs to models that draft tokens",
         "set_model_input": "set_inputs takes the inputs of models that see or hear",
@@ -65,6 +71,7 @@ class Generator(Answering):
 
     def set_inputs(self, named_tensors: NamedTensors) -> None:
         """Reads what a processor made: the tokens of a prompt, with audio or images."""
+        require_type("named_tensors", named_tensors, NamedTensors, "NamedTensors")
         with refusing(LIBRARY):
             parts, settings = self._model.models.by_part, self._model.settings
             if settings.translates or not {"encoder", "vision"} & {*parts}:

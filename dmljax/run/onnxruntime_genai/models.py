@@ -11,7 +11,7 @@ from dmljax.onnx.language.model import LanguageModel, model_of
 from dmljax.onnx.language.sampling import OF_BEAMS
 from dmljax.onnx.language.settings import FILE, settings_of
 from dmljax.run.answers import Answering, refusing
-from dmljax.run.onnxruntime_genai.configuration import LIBRARY, Config, Folder
+from dmljax.run.onnxruntime_genai.configuration import LIBRARY, Config, Folder, require_type
 from dmljax.run.onnxruntime_genai.processors import PROCESSORS, MultiModalProcessor
 from dmljax.run.onnxruntime_genai.speculation import (
     load_draft,
@@ -29,7 +29,12 @@ class Model(Folder):
     reason.
     """
 
-    _REFUSED = {"create_streaming_processor": "models that hear speech as it comes are not supported"}
+    _REFUSED = {
+        "create_streaming_processor": "models that hear speech as it comes are not supported",
+        "create_tokenizer": "write Tokenizer(model)",
+        "generate": "GenAI no longer has it; write generator = Generator(model, params), "
+        "generator.append_tokens(tokens), and generator.generate_next_token() until generator.is_done()",
+    }
 
     def __init__(self, config: Any) -> None:
         configuration = config if isinstance(config, Config) else Config(config)
@@ -78,7 +83,20 @@ def _require_no_pages(content: Mapping[str, Any]) -> None:
 class GeneratorParams(Answering):
     """How the next tokens are chosen."""
 
+    _REFUSED = {
+        "input_ids": "GenAI no longer has it; write generator.append_tokens(tokens) after Generator(model, params)",
+        **dict.fromkeys(
+            ("set_inputs", "set_model_input", "whisper_input_features"),
+            "GenAI no longer has it; write generator.set_inputs(inputs) after Generator(model, params)",
+        ),
+        **dict.fromkeys(
+            ("try_graph_capture_with_max_batch_size", "try_use_cuda_graph_with_max_batch_size"),
+            "GenAI no longer has it; leave it out, because XLA compiles the model in any case",
+        ),
+    }
+
     def __init__(self, model: Model) -> None:
+        require_type("model", model, Model, "a Model")
         self._model, self._draft_options = model, model._draft_options
         with refusing(LIBRARY):
             self._options = _with_options(DEFAULTS, model._content.get("search", {}))

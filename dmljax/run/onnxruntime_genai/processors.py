@@ -5,7 +5,7 @@ from typing import Any
 
 from dmljax.errors import InvalidType, Problem, Unsupported
 from dmljax.run.answers import Answering, refusing
-from dmljax.run.onnxruntime_genai.configuration import LIBRARY, Folder
+from dmljax.run.onnxruntime_genai.configuration import LIBRARY, Folder, require_type
 from dmljax.run.onnxruntime_genai.media import Audios, Images
 from dmljax.run.onnxruntime_genai.pipelines import Process
 from dmljax.run.onnxruntime_genai.speech import process_gemma4, process_phi4, process_whisper
@@ -25,6 +25,7 @@ class MultiModalProcessor(Answering):
     """Makes a model's inputs of a prompt with images or recordings, and texts of tokens."""
 
     def __init__(self, model: Folder) -> None:
+        require_type("model", model, Folder, "a Model")
         with refusing(LIBRARY):
             if model.type not in PROCESSORS:
                 rule = f"must be one of {', '.join(PROCESSORS)} for a processor"

@@ -1,6 +1,7 @@
 """GenAI's tokenizers."""
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.onnx.language.tokens import Tokenizer as Reader
 from dmljax.run.answers import Answering, refusing
-from dmljax.run.onnxruntime_genai.configuration import LIBRARY, Folder, json_of
+from dmljax.run.onnxruntime_genai.configuration import LIBRARY, Config, Folder, json_of, require_type
 from dmljax.run.onnxruntime_genai.tensors import Tensor
 from dmljax.text import show
 
@@ -16,10 +17,12 @@ from dmljax.text import show
 class Tokenizer(Answering):
     """The tokenizer beside a model. As in GenAI, encoding adds no special tokens, and decoding skips them."""
 
-    def __init__(self, model: Folder) -> None:
+    def __init__(self, model: Folder | Config | str) -> None:
+        require_type("model", model, (Folder, Config, str, PathLike), "a Model, a Config or the path of a folder")
+        self._model = model if isinstance(model, Folder) else Folder(model)
         with refusing(LIBRARY):
-            self._reader = Reader(model._folder, model._texts.vocabulary)
-        self._model, self._ends, self._pad = model, model._texts.end_tokens, model._pad
+            self._reader = Reader(self._model._folder, self._model._texts.vocabulary)
+        self._ends, self._pad = self._model._texts.end_tokens, self._model._pad
         self._flags = {"add_special_tokens": False, "skip_special_tokens": True}
 
     @property
@@ -78,12 +81,16 @@ class Tokenizer(Answering):
                 self._flags[name] = _WORDS[word]
 
     def encode(self, text: str) -> Any:
+        require_type("text", text, str, "a text")
         with refusing(LIBRARY):
             tokens = self._reader.encode(text, add_special_tokens=self._flags["add_special_tokens"])
             return np.array(tokens, np.int32)
 
     def encode_batch(self, texts: Sequence[str]) -> Tensor:
         """The tokens of each text in a row, filled up at the end."""
+        with refusing(LIBRARY, type):
+            if isinstance(texts, str):  # whose letters are texts as well
+                raise InvalidType(Problem("texts", "must be a list of texts", show(texts)))
         rows = [self.encode(text) for text in texts]
         longest = max(map(len, rows), default=0)
         return Tensor(np.array([np.pad(row, (0, longest - len(row)), constant_values=self._pad) for row in rows]))
@@ -96,6 +103,7 @@ class Tokenizer(Answering):
 
     def decode_batch(self, tokens: Tensor) -> list[str]:
         """Decodes each row."""
+        require_type("tokens", tokens, Tensor, "a Tensor, as encode_batch returns it")
         return [self.decode(row) for row in tokens.as_numpy()]
 
     def to_token_id(self, text: str) -> int:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 import shutil
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -314,11 +315,69 @@ def test_generators_read_images_again_after_a_rewind(tmp_path: Path) -> None:
         (lambda: og.TurnOptions, "it belongs to the Engine"),
         (lambda: og.Model.create_streaming_processor, "models that hear speech as it comes are not supported"),
         (lambda: og.Tensor(np.zeros(1)).data, "as_numpy gives the array"),
+        (lambda: og.Model.generate, "write generator = Generator(model, params), generator.append_tokens(tokens)"),
+        (lambda: og.Generator.compute_logits, "leave it out, because generate_next_token computes the logits"),
+        (lambda: og.GeneratorParams.set_inputs, "write generator.set_inputs(inputs)"),
+        (lambda: og.GeneratorParams.try_graph_capture_with_max_batch_size, "leave it out"),
     ],
 )
 def test_names_that_are_absent_say_why(read: Callable[[], Any], reason: str) -> None:
     with pytest.raises(AttributeError, match=re.escape(reason)):
         read()
+
+
+def test_parameters_of_older_programs_go_to_the_generator(model: Any) -> None:
+    with pytest.raises(
+        AttributeError, match=r"write generator\.append_tokens\(tokens\) after Generator\(model, params"
+    ):
+        og.GeneratorParams(model).input_ids = [3, 4]
+
+
+@pytest.mark.parametrize("kind", [og.Adapters, og.GeneratorParams, og.MultiModalProcessor])
+def test_what_takes_a_model_refuses_texts(kind: Callable[[Any], Any]) -> None:
+    with refuses("onnxruntime_genai: model must be a Model; got 'letters'", TypeError):
+        kind("letters")
+
+
+def test_arguments_of_wrong_types_are_refused(model: Any, tmp_path: Path) -> None:
+    wrong: Any = 5
+    with refuses("model must be a Model, a Config or the path of a folder; got 5", TypeError):
+        og.Tokenizer(wrong)
+    with refuses("config_path must be the path of a folder; got 5", TypeError):
+        og.Model(wrong)
+    with refuses("named_tensors must be NamedTensors; got {}", TypeError):
+        generator_of(model).set_inputs({})
+    folder = write_folder(tmp_path / "model")
+    write_tokenizer(folder)
+    tokenizer: Any = og.Tokenizer(str(folder))
+    with refuses("text must be a text; got 5", TypeError):
+        tokenizer.encode(5)
+    with refuses("texts must be a list of texts; got 'ab'", TypeError):
+        tokenizer.encode_batch("ab")
+    with refuses("tokens must be a Tensor, as encode_batch returns it; got [[3]]", TypeError):
+        tokenizer.decode_batch([[3]])
+
+
+def test_tokenizers_take_folders_and_configurations(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "model")
+    write_tokenizer(folder)
+    ways: list[Any] = [og.Model(str(folder)), og.Config(str(folder)), str(folder)]
+    tokens = [og.Tokenizer(way).encode("a").tolist() for way in ways]
+    assert tokens[0]
+    assert tokens == [tokens[0]] * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("DirectML", "dml"), ("DirectMLExecutionProvider", "DmlExecutionProvider")]
+)
+def test_other_names_of_directml_have_hints(name: str, meant: str, folder: Path) -> None:
+    config = og.Config(str(folder))
+    with pytest.warns(UserWarning, match=rf"GenAI knows no provider '{name}', did you mean {meant}\?") as found:
+        config.append_provider(name)
+    assert found[0].filename == __file__
+    with warnings.catch_warnings(action="error"):
+        config.append_provider(meant)
+        config.set_provider_option("DML", "performance_preference", "default")
 
 
 def test_programs_may_name_the_first_device_of_all() -> None:
