@@ -105,6 +105,7 @@ def run(options: argparse.Namespace) -> int:
 
     from dmljax.command_line.models import is_of_diffusion, require_unset
     from dmljax.errors import InvalidDesc, Problem, require, within
+    from dmljax.foundation.extras import require_onnx
     from dmljax.foundation.files import require_folder
 
     require_folder(options.folder)
@@ -112,6 +113,7 @@ def run(options: argparse.Namespace) -> int:
         return _generate_picture(options)
     _refuse_options(options, _OF_DIFFUSION, "is only for folders of diffusion models")
     # Imported after the options are checked: the package onnx is an extra.
+    require_onnx("language models", "genai")
     from dmljax.command_line.onnx.arrays import array_in
     from dmljax.onnx import language_model
     from dmljax.onnx.language.sampling import Search, with_options
@@ -218,7 +220,10 @@ def _generate_picture(options: argparse.Namespace) -> int:
     import jax
 
     from dmljax.errors import require, within
+    from dmljax.foundation.extras import require_onnx
     from dmljax.foundation.files import require_picture, write_picture
+
+    require_onnx("diffusion models", "genai")
     from dmljax.onnx.diffusion.model import diffusion_model, read_diffusion_settings
     from dmljax.onnx.diffusion.schedulers import scheduler_of
 

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, distribution
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +22,17 @@ def command_for(extra: str) -> str:
         return f"pip install 'dmljax[{extra}] @ {address}'"
     editable = "-e " if origin.get("dir_info", {}).get("editable") else ""
     return f"pip install {editable}{shlex.quote(f'{url2pathname(parts.path)}[{extra}]')}"
+
+
+def require_onnx(users: str, extra: str) -> None:
+    """Raises with the command that installs an extra if the package `onnx` is absent, which the extra brings along."""
+    try:
+        import_module("onnx")
+    except ImportError as error:
+        from dmljax.errors import Problem, Unsupported  # imports JAX
+
+        rule = f"{users} need the package onnx"
+        raise Unsupported(Problem((), rule, str(error), remedy=command_for(extra))) from None
 
 
 def _origin() -> Any:

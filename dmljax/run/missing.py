@@ -54,6 +54,9 @@ def show_missing(command: Command) -> int:
     findings = sum(lines.values())
     ignored = len(lines) - findings
     name = "<string>" if command.form == "-c" else escape_controls(command.program)
+    for argument in command.arguments:
+        if argument.endswith(".py") and Path(argument).is_file():
+            print(f"tip: {one_line(argument)} is an argument of {name}, and was not read", file=sys.stderr)
     print(f"{name}: {_count(findings, 'finding')}, {_count(ignored, 'use')} without effect")
     return 1 if findings else 0
 

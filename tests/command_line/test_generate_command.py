@@ -2,6 +2,7 @@
 
 import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,15 @@ def test_a_text_is_continued(folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert out.split() == [NAMES[token] for token in expected]
     assert "prompt of 3 tokens, 27 new: " in timing
     assert "tokens per second" in timing
+
+
+def test_the_absence_of_onnx_leads_to_all_that_texts_need(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    error = run_command(capsys, str(folder), "w7", status=2).err
+    assert error.startswith("error: language models need the package onnx")
+    assert "[genai]'" in error
 
 
 @GATE

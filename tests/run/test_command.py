@@ -82,9 +82,12 @@ def test_a_command_without_a_program_is_refused(
     assert capsys.readouterr() == ("", error)
 
 
-@pytest.mark.parametrize("library", ["onnxruntime", "onnxruntime_genai"])
+@pytest.mark.parametrize(
+    ("library", "needs", "extra"),
+    [("onnxruntime", "ONNX models need", "onnx"), ("onnxruntime_genai", "language models need", "genai")],
+)
 def test_a_package_that_is_absent_ends_a_program_with_a_sentence(
-    library: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    library: str, needs: str, extra: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in [*sys.modules]:
         if name.partition(".")[0] in ("onnx", library) or name.startswith(("dmljax.onnx", "dmljax.run.onnx")):
@@ -92,8 +95,8 @@ def test_a_package_that_is_absent_ends_a_program_with_a_sentence(
     monkeypatch.setitem(sys.modules, "onnx", None)
     assert run(monkeypatch, "-c", f"import {library}") == 2
     error = capsys.readouterr().err
-    assert error.startswith("error: ONNX models need the package onnx")
-    assert "[onnx]'" in error
+    assert error.startswith(f"error: {needs} the package onnx")
+    assert f"[{extra}]'" in error
     assert len(error.splitlines()) == 1
 
 
@@ -371,6 +374,17 @@ def test_missing_names_are_shown_in_all_files_of_a_program(
     printed = capsys.readouterr().out
     count = f"{len(paths)} finding{'s' if len(paths) > 1 else ''}"
     assert printed == "".join(f"{path}{ABSENT}" for path in paths) + f"{name}: {count}, 0 uses without effect\n"
+
+
+def test_a_second_program_is_an_argument_of_the_first(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("first.py", "second.py"):
+        (folder / name).write_text("")
+    assert run(monkeypatch, "--show-missing", "first.py", "second.py", "none.py", "--fast") == 0
+    out, tip = capsys.readouterr()
+    assert out == "first.py: 0 findings, 0 uses without effect\n"
+    assert tip == "tip: second.py is an argument of first.py, and was not read\n"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,10 @@ Names match ONNX Runtime GenAI's Python interface. Greedy tokens are GenAI's, ex
 otherwise. Drawn tokens follow the same distribution, with other random numbers.
 """
 
+from dmljax.foundation.extras import require_onnx as _require_onnx
+
+_require_onnx("language models", "genai")  # the next imports would name the extra onnx, which does not suffice
+
 from dmljax.run.answers import (
     absent_from as _absent_from,
     refusing as _refusing,
