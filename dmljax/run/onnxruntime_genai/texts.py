@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,12 @@ class Tokenizer(Answering):
     """The tokenizer beside a model. As in GenAI, encoding adds no special tokens, and decoding skips them."""
 
     def __init__(self, model: Folder | Config | str) -> None:
-        require_type("model", model, (Folder, Config, str, PathLike), "a Model, a Config or the path of a folder")
-        self._model = model if isinstance(model, Folder) else Folder(model)
+        requirement = "a Model, a Config or the path of a folder"
+        require_type("model", model, (Folder, Config, str, PathLike), requirement)
         with refusing(LIBRARY):
+            if isinstance(model, str | PathLike) and not Path(model).is_dir():
+                raise InvalidDesc(Problem("model", f"must be {requirement}", show(model)))
+            self._model = model if isinstance(model, Folder) else Folder(model)
             self._reader = Reader(self._model._folder, self._model._texts.vocabulary)
         self._ends, self._pad = self._model._texts.end_tokens, self._model._pad
         self._flags = {"add_special_tokens": False, "skip_special_tokens": True}

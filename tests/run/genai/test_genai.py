@@ -343,6 +343,8 @@ def test_arguments_of_wrong_types_are_refused(model: Any, tmp_path: Path) -> Non
     wrong: Any = 5
     with refuses("model must be a Model, a Config or the path of a folder; got 5", TypeError):
         og.Tokenizer(wrong)
+    with refuses("model must be a Model, a Config or the path of a folder; got 'letters'", RuntimeError):
+        og.Tokenizer("letters")
     with refuses("config_path must be the path of a folder; got 5", TypeError):
         og.Model(wrong)
     with refuses("named_tensors must be NamedTensors; got {}", TypeError):
