@@ -19,14 +19,13 @@ from matplotlib.patches import Rectangle
 
 import dmljax
 from dmljax import directml, functions
-from dmljax.pictures import LINES, draw, pyplot
+from dmljax.pictures import X, draw, draw_curve, named
 from dmljax.text import join_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PAGES = Path(__file__).parent / "operators"
-X = np.linspace(-4, 4, 801, dtype=np.float32)  # what a curve is drawn from
 
 
 class Picture(NamedTuple):
@@ -121,7 +120,7 @@ def picture_of(name: str) -> Picture:
         lambda sizes: sizes[0].replace(" ", "\u00a0"),
         ast.unparse(spelled).replace("'", '"'),
     )
-    return Picture(text, by_name(arrays), by_name(named(results)))
+    return Picture(text, by_name(arrays), by_name(results_by_name(results)))
 
 
 def is_array(value: Any) -> bool:
@@ -131,12 +130,10 @@ def is_array(value: Any) -> bool:
     )
 
 
-def named(results: Any) -> dict[str, Any]:
+def results_by_name(results: Any) -> Mapping[str, Any]:
     """The results of a function by name; a single result has no name."""
-    if isinstance(results, tuple) and hasattr(results, "_asdict"):
-        return {
-            key: value for key, value in results._asdict().items() if value is not None
-        }
+    if (fields := named(results)) is not None:
+        return fields
     return {"result": results} if isinstance(results, list | tuple) else {"": results}
 
 
@@ -187,42 +184,3 @@ def frame_window(figure: "Figure", sizes: Any, apart: Any, results: int) -> None
 
 
 FRAME = {"fill": False, "edgecolor": "#d98032", "linewidth": 2.5, "clip_on": False}
-
-
-def draw_curve(call: str, y: np.ndarray[Any, Any]) -> "Figure":
-    """The curve of a function of one number, broken where it jumps."""
-    low, high = -4.2, 4.2
-    jumps = np.flatnonzero(np.abs(np.diff(y)) > 0.3)
-    x, y = (
-        np.insert(X, jumps + 1, np.nan),
-        np.insert(y.astype(float), jumps + 1, np.nan),
-    )
-    figure: Figure = pyplot().figure(
-        figsize=(3.8, 2.7), layout="constrained", facecolor="none"
-    )
-    axes = figure.subplots()
-    axes.plot(x, y, color="#3b82c4", linewidth=2)
-    finite = y[np.isfinite(y)]
-    axes.set(
-        xlim=(low, high),
-        ylim=(
-            max(low, min(finite.min(), -0.5) - 0.3),
-            min(high, max(finite.max(), 1) + 0.3),
-        ),
-    )
-    axes.set_facecolor("none")
-    axes.grid(color=LINES, alpha=0.25, linewidth=0.6)
-    for side in ("left", "bottom"):
-        axes.spines[side].set(position="zero", color=LINES)
-    for side in ("right", "top"):
-        axes.spines[side].set_visible(False)
-    axes.tick_params(colors=LINES, labelsize=7, length=2)
-    figure.suptitle(
-        call,
-        x=0.01,
-        horizontalalignment="left",
-        fontsize=min(8, 400 / len(call)),
-        family="monospace",
-        color=LINES,
-    )
-    return figure

@@ -72,6 +72,49 @@ def test_numbers_are_as_short_as_their_cells() -> None:
     assert texts(draw(numbers)) == [["0.333", "-0.333", "16777217", "1e+30", "1.4e-45", "-0"]]
 
 
+def positions(array: Any) -> tuple[list[float], list[float]]:
+    """The columns and rows that have numbers."""
+    (place,) = draw(array).axes
+    columns, rows = zip(*(text.get_position() for text in place.texts if text.get_text() != "…"), strict=True)
+    return sorted(set(columns)), sorted(set(rows))
+
+
+def test_the_gap_is_wider_where_a_batch_begins() -> None:
+    assert positions(np.zeros((1, 6, 1, 3))) == ([0, 1, 2, 4, 5, 6, 8, 9, 10], [0, 2])
+    assert positions(np.zeros((2, 3, 1, 3))) == ([0, 1, 2, 4, 5, 6, 8, 9, 10], [0, 3])
+    assert positions(np.zeros((2, 1, 2, 1))) == ([0, 3], [0, 1])
+
+
+def test_a_long_row_continues_below() -> None:
+    figure = draw(np.arange(45))
+    assert texts(figure) == [[*map(str, range(20)), "…", *map(str, range(20, 40)), "…", *map(str, range(40, 45))]]
+    assert positions(np.arange(45)) == ([*range(20)], [0, 1, 2])
+
+
+@pytest.mark.parametrize("arrays", [{"x": np.zeros(40), "y": np.zeros(40)}, np.zeros((2, 40)), np.zeros(22)])
+def test_a_wide_picture_is_at_most_ten_inches_wide(arrays: Any) -> None:
+    assert 9 < draw(arrays).get_size_inches()[0] <= 10.001
+
+
+def test_results_are_shown_by_their_fields() -> None:
+    def titles(*arrays: Any) -> list[str]:
+        return [place.get_title(loc="left") for place in draw(*arrays).axes if place.patches]
+
+    image = np.zeros((1, 1, 2, 2), np.float32)
+    pooled = dmljax.max_pooling1(image, window_sizes=2)
+    assert titles(image, pooled) == ["", "output"]
+    pooled = dmljax.max_pooling1(image, window_sizes=2, has_indices=True)
+    assert titles({"pooled": pooled}) == ["pooled.output", "pooled.indices"]
+    assert titles(image[0, 0], dmljax.nonzero_coordinates(image[0, 0])) == ["", "output_count", "output_coordinates"]
+
+
+def test_a_function_of_one_array_is_shown_as_a_curve() -> None:
+    figure = draw(dmljax.activation_relu)
+    (line,) = figure.axes[0].lines
+    assert figure.get_suptitle() == "activation_relu(x)"
+    assert line.get_ydata().tolist() == np.maximum(line.get_xdata(), 0).tolist()
+
+
 def test_results_that_do_not_fit_are_below_an_arrow_that_points_down() -> None:
     def places(wide: int) -> dict[str, tuple[int, int]]:
         figure: Any = draw({"x": np.zeros(wide), "z": np.zeros(2)}, {"y": np.zeros(5)}, heading="f(x, z)")
@@ -153,6 +196,23 @@ def test_a_picture_is_written_to_the_file(plt: Any, tmp_path: Path) -> None:
         ((jax.random.key(0),), "arrays must have real numbers; got key<fry>"),
         ((np.zeros(2), None, {"columns": 2}), "columns must be in [1, 1]; got 2"),
         ((np.zeros(2), None, {"cell": 0}), "cell must be above 0; got 0"),
+        ((np.zeros(2), None, {"cell": "big"}), "cell must be a finite number of inches; got 'big'"),
+        ((np.zeros(2), "out.png"), "results must be arrays; got 'out.png' (file='out.png' writes the picture)"),
+        (
+            (np.zeros(2), None, {"title": "a"}),
+            "got an unexpected keyword argument 'title' (show({\"relu\": x}) titles an array)",
+        ),
+        ((dmljax.activation_relu, None, {"columns": 2}), "columns must not be given with a function"),
+        (
+            (dmljax.activation_softmax,),
+            "arrays must be arrays or a function of one number; got the function activation_softmax "
+            "(x = jnp.linspace(-4, 4, 9); show(x, activation_softmax(x)))",
+        ),
+        (
+            (np.zeros(2), dmljax.activation_relu),
+            "results must be an array; got the function activation_relu "
+            "(x = jnp.linspace(-4, 4, 9); show(x, activation_relu(x)))",
+        ),
     ],
 )
 def test_arrays_that_cannot_be_drawn_are_refused(arguments: tuple[Any, ...], message: str, tmp_path: Path) -> None:
@@ -172,6 +232,25 @@ def test_a_file_is_required_without_a_window() -> None:
         DmlError, match=r"^show: file must be given, because no window can be opened here: file='picture\.png'"
     ):
         dmljax.show(jnp.eye(2))
+
+
+def test_arrays_are_checked_before_a_file_is_required() -> None:
+    with pytest.raises(DmlError, match=r"^show: results\.y must be a JAX or NumPy array; got str$"):
+        dmljax.show(jnp.eye(2), {"y": "hello"})
+
+
+@pytest.mark.parametrize(
+    ("file", "rule"),
+    [
+        ("out.xyz", "must end as a picture's name does; got .*out.xyz"),
+        ("missing/out.png", "must be a file in a folder that exists; got .*out.png"),
+        ("missing/out", "must be a writable file; got .*No such file or directory"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused(plt: Any, file: str, rule: str, tmp_path: Path) -> None:
+    with pytest.raises(DmlError, match=f"^show: file {rule}"):
+        dmljax.show(jnp.eye(2), file=tmp_path / file)
+    assert plt.get_fignums() == []
 
 
 def test_missing_matplotlib_is_refused_with_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:

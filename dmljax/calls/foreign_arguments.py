@@ -135,6 +135,7 @@ _REMEDIES = (
         "activation_log_softmax",
         "log_softmax is over the last axis; activation_log_softmax1(x, axes=0) takes others",
     ),
+    ("title titles name label labels", "arrays results columns", 'show({"relu": x}) titles an array'),
     ("where mask", "activation_softmax", "softmax(jnp.where(mask, x, -jnp.inf)) leaves elements out"),
     ("where mask", "activation_log_softmax", "log_softmax(jnp.where(mask, x, -jnp.inf)) leaves elements out"),
     ("where mask", "function input axes", "reduce(jnp.where(mask, x, 0), 'sum') leaves elements out"),

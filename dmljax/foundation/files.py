@@ -6,7 +6,7 @@ import mmap
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from dmljax.errors import DmlError, InvalidDesc, Problem, Unsupported, require, unusable_file
+from dmljax.errors import DmlError, InvalidDesc, Problem, Unsupported, UnusableFile, require, unusable_file
 from dmljax.foundation.extras import command_for
 from dmljax.foundation.interrupts import call_if_interrupted
 from dmljax.text import one_line, reason_of
@@ -184,13 +184,24 @@ def read_picture(path: Path, mode: str, height: int | None, width: int | None) -
 
 def require_picture(path: Path) -> None:
     """Raises if a path cannot name a picture, before what it shows is computed, which may take minutes."""
-    module, location = import_pillow(), one_line(path)
+    module = import_pillow()
     suffixes = {suffix for suffix, format_name in module.registered_extensions().items() if format_name in module.SAVE}
-    require(
-        "output", path.suffix.lower() in suffixes, "must end as a picture's name does", location, remedy="picture.png"
+    require_picture_file("output", path, suffixes)
+
+
+def require_picture_file(where: str, path: Path, suffixes: Collection[str]) -> None:
+    """Raises if a path has none of the suffixes of pictures, is a folder, or is in none that exists."""
+    location = one_line(path)
+    require(where, path.suffix.lower() in suffixes, "must end as a picture's name does", location, remedy="picture.png")
+    require(where, not path.is_dir(), "must be a file, not a folder", location)
+    require(where, path.parent.is_dir(), "must be a file in a folder that exists", location)
+
+
+def unwritable(where: str, path: Path, error: OSError) -> UnusableFile:
+    """The error for a file that cannot be written, with the system's reason."""
+    return unusable_file(
+        Problem(where, "must be a writable file", f"{one_line(path)} ({reason_of(error)})"), error, str(path)
     )
-    require("output", not path.is_dir(), "must be a file, not a folder", location)
-    require("output", path.parent.is_dir(), "must be a file in a folder that exists", location)
 
 
 def write_picture(path: Path, pixels: Any) -> None:
@@ -200,5 +211,4 @@ def write_picture(path: Path, pixels: Any) -> None:
         with open_output(path) as file:
             image.save(file, format=import_pillow().registered_extensions()[path.suffix.lower()])
     except OSError as error:
-        problem = Problem("output", "must be a writable file", f"{one_line(path)} ({reason_of(error)})")
-        raise unusable_file(problem, error, str(path)) from None
+        raise unwritable("output", path, error) from None
