@@ -36,6 +36,7 @@ from dmljax.command_line.describe import (
     member_rows,
     operator_rows,
     operators_by_family,
+    with_imports,
 )
 from dmljax.descriptors.search import PURPOSES
 from dmljax.directml import FeatureLevel, Operator
@@ -270,10 +271,10 @@ TYPES = {
 def show_sections(
     app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]
 ) -> None:
-    """Shows the sections of an operator's documentation as lists."""
+    """Shows the sections of an operator's documentation as lists, and what its examples import."""
     if name.removeprefix("dmljax.") in FUNCTIONS:
         text = re.sub(r"(Args|Returns):\n((?: +.*\n)+)", as_field, "\n".join(lines))
-        lines[:] = text.splitlines()
+        lines[:] = with_imports(text).splitlines()
 
 
 def as_field(section: re.Match[str]) -> str:

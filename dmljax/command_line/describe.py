@@ -263,6 +263,14 @@ def rules(operator: type[Operator]) -> list[str]:
     return [rule.sentence_for(operator) for rule in operator.rules]
 
 
+def with_imports(documentation: str) -> str:
+    """Puts what the examples of an operator's function import before the first of them, so that they run as copied."""
+    return documentation.replace(">>> ", f"{_IMPORTS}>>> ", 1)
+
+
+_IMPORTS = ">>> import jax.numpy as jnp\n>>> from dmljax import *\n"
+
+
 def operator_list(operators: Sequence[type[Operator]], width: int) -> list[str]:
     """Returns a line for each of several operators, with what it does."""
     names = [function_name(operator) for operator in operators]
@@ -302,7 +310,7 @@ def explanation_text(operator: type[Operator], width: int) -> str:
             known["operator"],
             "",
             *textwrap.wrap(known["signature"], width, subsequent_indent="    "),
-            *_wrap(known["documentation"], width),
+            *_wrap(with_imports(known["documentation"]), width),
             known["desc"],
             *table(members, indent="    "),
             "",

@@ -606,6 +606,7 @@ def test_every_operator_is_explained(
     assert [member["name"] for member in report["members"]] == [member.name for member in operator.members()]
     assert list(report["support"]) == [str(level) for level in sorted(operator.support)]
     assert report["examples"]
+    assert "    >>> import jax.numpy as jnp\n    >>> from dmljax import *\n    >>> " in text
     for part in (name, report["signature"].split("(")[0], *(member["name"] for member in report["members"])):
         assert part in text
     written = [line for line in text.splitlines() if not line.lstrip().startswith((">>>", "..."))]

@@ -1,5 +1,7 @@
 """Every docstring's example runs, and every public name has a docstring."""
 
+import ast
+import builtins
 import doctest
 import importlib
 import inspect
@@ -20,7 +22,7 @@ import pytest
 
 import dmljax
 from dmljax import directml, ops
-from dmljax.command_line.describe import desc_example, function_name
+from dmljax.command_line.describe import desc_example, function_name, with_imports
 from dmljax.examples.transcripts import docstring_example
 from dmljax.functions import HOMES
 
@@ -59,6 +61,26 @@ def test_the_docstrings_examples_run(name: str, monkeypatch: pytest.MonkeyPatch,
         with jax.numpy_dtype_promotion("standard"):
             runner.run(test)
     assert runner.summarize(verbose=False).failed == 0
+
+
+def test_the_examples_of_operators_import_what_they_name() -> None:
+    for operator in directml.OPERATORS.values():
+        text = with_imports(inspect.getdoc(getattr(dmljax, function_name(operator))) or "")
+        examples = [example.source for example in doctest.DocTestParser().get_examples(text)]
+        names: dict[str, Any] = {}
+        exec("".join(source for source in examples if re.match("import|from", source)), names)
+        assert names_read("".join(examples)) <= names.keys() | vars(builtins).keys(), operator.function.__name__
+
+
+def names_read(source: str) -> set[str]:
+    """The names that a program reads and does not assign."""
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name | ast.arg)]
+    read = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    return read - {
+        node.arg if isinstance(node, ast.arg) else node.id
+        for node in nodes
+        if isinstance(node, ast.arg) or isinstance(node.ctx, ast.Store)
+    }
 
 
 def test_every_public_name_is_documented() -> None:

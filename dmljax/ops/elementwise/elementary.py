@@ -66,6 +66,7 @@ def element_wise_identity(input: ArrayLike, scale_bias: ScaleBias | None = None)
     Args:
         input: Floats or integers, in any shape.
 
+    >>> from dmljax.directml import ScaleBias
     >>> element_wise_identity(jnp.array([1.0, -2.0]), ScaleBias(3.0, 0.5)).tolist()
     [3.5, -5.5]
     """

@@ -172,6 +172,9 @@ def convolution(
 ) -> Array:
     """Computes the convolution of an image with filters, or its gradient, the transposed convolution.
 
+    A filter slides over the image. At each place, it is multiplied by the elements that it covers, one by one, in all
+    input channels, and the sum of the products is one element of the result. Each filter gives an output channel.
+
     In the direction BACKWARD, the first two dimensions of `filter` are input channels and output channels of a group.
 
     By default, filters are not flipped (mode CROSS_CORRELATION). In the direction FORWARD, `output_padding` appends

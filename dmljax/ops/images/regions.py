@@ -339,6 +339,7 @@ def roi_align1(
     outside the image reads the pixels at its edge; a sample farther away is `out_of_bounds_input_value`. A batch index
     that is out of range is clamped.
 
+    >>> from dmljax.directml import Size2D
     >>> image, box = (
     ...     jnp.array([[[[0.0, 10.0, 20.0, 30.0]]]]),
     ...     jnp.array([[0.0, 0.0, 3.0, 0.0]]),

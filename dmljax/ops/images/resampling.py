@@ -115,6 +115,7 @@ def upsample_2d(
     Returns:
         Array of the enlarged shape, in the type of `input`.
 
+    >>> from dmljax.directml import Size2D
     >>> upsample_2d(jnp.array([[1.0, 2.0]]), scale_size=Size2D(width=2, height=2)).tolist()
     [[1.0, 1.0, 2.0, 2.0], [1.0, 1.0, 2.0, 2.0]]
     """
@@ -224,7 +225,7 @@ def resample2(
     >>> row = jnp.array([1, 2, 3, 4], "int8")
     >>> [
     ...     resample2(row, scales=0.5, rounding_direction=one).tolist()
-    ...     for one in AxisDirection
+    ...     for one in ("increasing", "decreasing")
     ... ]
     [[1, 3], [2, 4]]
     >>> resample2(row, scales=0.75, input_pixel_offsets=0, output_pixel_offsets=0).tolist()

@@ -588,6 +588,10 @@ def lstm(
 ) -> Lstm:
     """Computes a network of long short-term memory (LSTM): each cell C becomes `f * C + i * c`, each state `o * h(C)`.
 
+    The network reads a sequence step by step, and hands the cell, which is its memory, and the state, which is its
+    output, to the next step. By default, the gates are between 0 and 1: f is the share of the memory to keep, i the
+    share of the new content to add, and o the share of the memory to output.
+
     The gates i, o and f and the new content c are activations of `x @ weight.T + h @ recurrence.T + biases`, first
     clipped to [-clip_threshold, clip_threshold] if `clip_threshold` is given. The products of `peephole` and the cell
     are added to the sums of i, o and f before they are clipped: i and f use the cell before the step, and o the new
