@@ -72,6 +72,22 @@ def test_the_examples_of_operators_import_what_they_name() -> None:
         assert names_read("".join(examples)) <= names.keys() | vars(builtins).keys(), operator.function.__name__
 
 
+def test_the_calls_of_pages_run_with_the_names_that_learners_are_given() -> None:
+    notebooks = Path(__file__).parents[2] / "notebooks"
+    session = doctest.DocTestParser().get_doctest(
+        "".join(re.findall(r"```pycon\n(.*?)```", (notebooks / "for-learners.md").read_text(), re.DOTALL)),
+        {},
+        "for-learners",
+        None,
+        0,
+    )
+    assert doctest.DocTestRunner(verbose=False).run(session, clear_globs=False).failed == 0
+    for page in sorted((notebooks / "operators").glob("*.md")):
+        (calls,) = re.findall(r"^```{operator-function} \w+\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+        source = "".join(example.source for example in doctest.DocTestParser().get_examples(calls))
+        assert names_read(source) <= session.globs.keys() | vars(builtins).keys(), page.name
+
+
 def names_read(source: str) -> set[str]:
     """The names that a program reads and does not assign."""
     nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name | ast.arg)]
