@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import jax
+import jax.numpy as jnp
 from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from dmljax.calls.binding import check_arguments
@@ -115,8 +116,8 @@ class Model:
         """
         key = self._take_key(named)
         with within("onnx"):
-            require_weights(weights, self.weights)
-            arguments = dict(weights)
+            arguments = require_weights(weights, self.weights)
+            _require_floats(arguments, self.weights)
             results: Results = self._plan.run(CallWeights(arguments, arguments, False).with_key(key), inputs, named)
             return results
 
@@ -204,8 +205,8 @@ class Model:
         [3.0, 6.0]
         """
         with within("onnx"):
-            weights = self.weights if weights is None else weights
-            require_weights(weights, self.weights)
+            weights = require_weights(self.weights if weights is None else weights, self.weights)
+            _require_values(weights)
             origins = self._loaded.origins.items()
             changed = {origin.name: origin.restored(weights[name]) for name, origin in origins if name in weights}
             saving.save(self._loaded.file, checks.path("path", path), {**weights, **changed})
@@ -354,29 +355,54 @@ _ELSEWHERE = {
 
 def require_weights(
     weights: Any, expected: Mapping[str, jax.Array], adapted: Mapping[str, TensorType] = MappingProxyType({})
-) -> None:
-    """Raises if weights have other names or shapes than a model's own.
+) -> dict[str, Any]:
+    """Returns weights as arrays, or raises if they have other names or shapes than a model's own.
 
     The arrays that adapters give may have any sizes that their types allow.
     """
     if weights is expected and adapted.keys() <= expected.keys():
-        return
+        return dict(expected)
     if not isinstance(weights, Mapping):
         raise InvalidType(Problem("weights", "must be a mapping with the names of model.weights", show(weights)))
+    for name, inner in weights.items():
+        if isinstance(inner, Mapping) and name not in expected:
+            remedy = f"pass the inner one, weights[{name!r}]"
+            raise InvalidType(Problem(("weights", name), "must be an array", "a mapping", remedy=remedy))
     for name in sorted(adapted.keys() - expected.keys() - weights.keys()):
         rule = "must have an array for each input that only adapters give"
         raise InvalidDesc(Problem("weights", rule, f"no {name}", remedy="load_adapter reads them"))
     for name in sorted(weights.keys() ^ (expected.keys() | adapted.keys())):
         rule = "must have the same names as model.weights"
         raise InvalidDesc(Problem("weights", rule, f"{'no ' if name in expected else ''}{name}"))
+    arrays = {name: array(("weights", name), weight) for name, weight in weights.items()}
     for name, weight in expected.items():
-        shape = array(("weights", name), weights[name]).shape
+        shape = arrays[name].shape
         if shape != weight.shape and name not in adapted:
             raise InvalidDesc(Problem(("weights", name), f"must have shape {weight.shape}", shape))
     for name, tensor in adapted.items():
-        shape = array(("weights", name), weights[name]).shape
+        shape = arrays[name].shape
         if not _is_of_sizes(shape, tensor.sizes):
             raise InvalidDesc(Problem(("weights", name), f"must be {tensor}", shape))
+    return arrays
+
+
+def _require_floats(weights: Mapping[str, Any], expected: Mapping[str, jax.Array]) -> None:
+    """Raises if weights that are floats in a model are integers, or floats of few bits."""
+    for name, weight in expected.items():
+        dtype = weights[name].dtype
+        if dtype == weight.dtype or not jnp.issubdtype(weight.dtype, jnp.floating):
+            continue
+        if not jnp.issubdtype(dtype, jnp.floating) or dtype.itemsize < 2:
+            remedy = f"weights[{name!r}].astype({str(weight.dtype)!r}), times the scale if it is quantized"
+            raise InvalidType(Problem(("weights", name), "must be a float of 16 to 64 bits", dtype, remedy=remedy))
+
+
+def _require_values(weights: Mapping[str, Any]) -> None:
+    """Raises if JAX traces weights, whose values are then unknown."""
+    for name, weight in weights.items():
+        if isinstance(weight, jax.core.Tracer):
+            remedy = "call save outside of jax.jit, with the arrays that the function returns"
+            raise InvalidType(Problem(("weights", name), "must have known values", show(weight), remedy=remedy))
 
 
 def _is_of_sizes(shape: Sequence[int], sizes: Sequence[int | str | None] | None) -> bool:
@@ -412,7 +438,7 @@ def rounded_decoder(model: Model) -> RoundedDecoder | None:
 
 
 def _are_keys(value: Any) -> bool:
-    return isinstance(value, jax.Array) and jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key)
+    return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
 def _show_key(value: Any) -> str:

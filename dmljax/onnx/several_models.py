@@ -53,8 +53,7 @@ class SeveralModels:
         """The weights of a call, which default to the models' own, and the mesh that they are on."""
         loaded = self.weights
         given = loaded if weights is None else weights
-        require_weights(given, loaded, self.adapted)
-        return with_auto_mesh(given)
+        return with_auto_mesh(require_weights(given, loaded, self.adapted))
 
     def float_type(self, weights: Mapping[str, Any]) -> Any:
         """The float type that weights have instead of the files'; None if they do not differ."""

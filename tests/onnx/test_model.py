@@ -274,6 +274,18 @@ WRONG_CALLS = {
     r"x must be a JAX or NumPy array; got list": lambda f, x: f(x.tolist()),
     r"weights must have the same names as model.weights; got no bias": lambda f, x: f.apply({}, x),
     r"weights.bias must have shape \(5,\); got \(2,\)": lambda f, x: f.apply({**f.weights, "bias": jnp.zeros(2)}, x),
+    r"weights.params must be an array; got a mapping \(pass the inner one, weights\['params'\]\)": (
+        lambda f, x: f.apply({"params": f.weights}, x)
+    ),
+    r"weights.bias must be a float of 16 to 64 bits; got int8 \(weights\['bias'\].astype\('float32'\)": (
+        lambda f, x: f.apply({**f.weights, "bias": jnp.zeros(5, jnp.int8)}, x)
+    ),
+    r"weights.bias must be a float of 16 to 64 bits; got float8_e4m3fn": (
+        lambda f, x: f.apply({**f.weights, "bias": jnp.zeros(5, jnp.float8_e4m3fn)}, x)
+    ),
+    r"weights.\w+ must have known values; got a traced .*call save outside of jax.jit": (
+        lambda f, x: jax.jit(lambda weights: f.save("traced.onnx", weights))(f.weights)
+    ),
 }
 
 
@@ -281,6 +293,25 @@ WRONG_CALLS = {
 def test_a_wrong_call_is_refused(message: str, network: Any, picture: Any) -> None:
     with pytest.raises((InvalidDesc, InvalidType), match=f"^onnx: .*{message}"):
         WRONG_CALLS[message](network, picture)
+
+
+class Parameter:
+    """A weight in a box, as Flax has them."""
+
+    def __init__(self, value: jax.Array) -> None:
+        self.value = value
+
+    def __jax_array__(self) -> jax.Array:
+        return self.value
+
+
+def test_weights_may_be_what_converts_itself_to_an_array(network: Any, picture: Any) -> None:
+    boxed = {name: Parameter(weight) for name, weight in network.weights.items()}
+    chex.assert_trees_all_equal(network.apply(boxed, picture), network.apply(network.weights, picture))
+
+
+def test_types_of_tensors_are_shown_as_errors_write_them(network: Any) -> None:
+    assert repr(network.inputs) == "(TensorType(x: float32[n, 3, 4, 4]),)"
 
 
 def test_open_sizes_that_share_a_name_must_be_equal() -> None:

@@ -34,6 +34,9 @@ class TensorType:
         sizes = "?" if self.sizes is None else ", ".join("?" if size is None else str(size) for size in self.sizes)
         return f"{self.name}: {self.kind if self.dtype is None else self.dtype.name}[{sizes}]"
 
+    def __repr__(self) -> str:
+        return f"TensorType({self})"
+
     @property
     def has_numbers(self) -> bool:
         """Whether the value is a tensor of numbers, not of text."""

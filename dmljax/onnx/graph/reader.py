@@ -45,7 +45,8 @@ def read_model(source: Any) -> tuple["onnx.ModelProto", Path | None]:
     if isinstance(source, bytes | bytearray | memoryview):
         return _parse_proto(bytes(source)), None
     if not isinstance(source, str | Path):
-        raise InvalidType(Problem("source", "must be a path, bytes or a ModelProto", show(source)))
+        remedy = "load(file.read())" if hasattr(source, "read") else None
+        raise InvalidType(Problem("source", "must be a path, bytes or a ModelProto", show(source), remedy=remedy))
     path = Path(source)
     with open_file(path, MAX_FILE_BYTES) as file:
         report(f"reading {one_line(path.name)}", 0, os.fstat(file.fileno()).st_size, BYTES)
