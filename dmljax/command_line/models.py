@@ -4,6 +4,7 @@ Commands import this module only when they run, because it imports JAX.
 """
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -101,12 +102,14 @@ def find_device(platform: str | None, adapter: str | None = None) -> jax.Device:
             return jax.local_devices()[0]
     except Exception as error:  # JAX raises an AssertionError or a RuntimeError if it has no device
         reason = one_line(_REMEDY.sub("", str(error))) or "it has no such device, or no plugin for it"
-        if platform:
+        wanted = platform or os.environ.get("JAX_PLATFORMS")
+        if wanted:
             # Without plugins, JAX complains about a plugin that nobody asked for.
             is_installed = bool(str(error)) and "list of known backends" not in reason
-            given = platform if "list of known backends" in reason else f"{platform} ({reason})"
-            rule = "--platform must name a platform that JAX has on this machine"
-            extra = None if is_installed else _INSTALLED_BY.get(platform)
+            given = wanted if "list of known backends" in reason else f"{wanted} ({reason})"
+            option = "--platform" if platform else "JAX_PLATFORMS"
+            rule = f"{option} must name a platform that JAX has on this machine"
+            extra = None if is_installed else _INSTALLED_BY.get(wanted)
             raise InvalidDesc(Problem((), rule, given, remedy=extra)) from None
         raise InvalidDesc(Problem((), f"JAX found no platform to run on ({reason})")) from None
 

@@ -127,6 +127,7 @@ _ELSEWHERE = {
     **dict.fromkeys(("--stablehlo", "--mlir"), "--emit stablehlo prints each operator's StableHLO"),
     "--jaxpr": "--emit jaxpr prints each operator's jaxpr",
     **dict.fromkeys(("--device", "--backend"), "--platform cpu, gpu or tpu chooses where to run"),
+    **dict.fromkeys(("--batch", "--batch_size"), "-f n:SIZE gives the size that the model calls n"),
     **dict.fromkeys(("--benchmark", "--iterations"), "-i 100 computes 100 times; -v 1 prints more times"),
 }
 

@@ -367,8 +367,17 @@ def test_an_unavailable_platform_is_refused(platform: str) -> None:
 def test_nothing_is_computed_without_a_platform(command: list[Any]) -> None:
     finished = in_a_process(*command, JAX_PLATFORMS="no_such")
     assert finished.returncode == 2
-    assert re.fullmatch(r"error: JAX found no platform to run on \(.+\)\n", finished.stderr.decode())
+    rule = "JAX_PLATFORMS must name a platform that JAX has on this machine"
+    assert re.fullmatch(rf"error: {rule}; got no_such( \(.+\))?\n", finished.stderr.decode())
     assert "Error" not in finished.stderr.decode()
+
+
+@GATE
+def test_a_platform_of_the_environment_has_the_package_to_install() -> None:
+    if jax.default_backend() != "cpu":
+        pytest.skip("JAX may have this platform here")
+    finished = in_a_process("run", ROUTING, JAX_PLATFORMS="gpu")
+    assert "got gpu\ntip: for NVIDIA GPUs, pip install 'jax[cuda13]'\n" in finished.stderr.decode()
 
 
 @pytest.mark.full
