@@ -2,6 +2,7 @@
 
 import enum
 import inspect
+import io
 from collections.abc import Iterator
 from dataclasses import is_dataclass
 from importlib import import_module
@@ -24,6 +25,7 @@ GIVEN: dict[str, Any] = {
     **{name: getattr(dmljax, name) for name in (*HOMES, *ALIASES)},
     "dmljax": dmljax,
     "dxdispatch": dxdispatch,
+    "io": io,
     "jax": jax,
     "jnp": jnp,
     "path": DENSE,
@@ -189,6 +191,12 @@ MISTAKES = [
     ("dmljax.onnx.load(path, batch=4)", "model(x)", "(lambda x: {})(pair)"),
     ("dmljax.onnx.load(path, providers=[])", "model(jax.device_put(x, jax.devices()[0]))", "(lambda x: {})(pair)"),
     ("dmljax.onnx.load(path, input_shapes={})", "model.graph(shapes)", "(lambda shapes: {})({'x': (4, 2)})"),
+    (
+        "dmljax.onnx.load(io.BytesIO(path.read_bytes()))",
+        "load(file.read())",
+        "(lambda load, file: {})(dmljax.onnx.load, io.BytesIO(path.read_bytes()))",
+    ),
+    ("dmljax.load_onnx", "dmljax.onnx.load(path)", ""),
     ("dmljax.onnx.load()", "dmljax.onnx.load('model.onnx')", "0"),
     ("dmljax.onnx.Model(path)", "dmljax.onnx.load(path)", ""),
     ("estimate(model, 'h100')", "target='h100'", "0"),

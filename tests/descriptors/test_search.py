@@ -163,7 +163,7 @@ shape: x.shape
 layer_norm: mean_variance_normalization2(x, scale, bias, axes=-1)
 take_along_axis: gather_elements(x, indices, axis=axis)
 rope rotary_embedding: x * cos + jnp.concatenate((-x[..., half:], x[..., :half]), -1) * sin
-fake_quant: dequantize(quantize(x, scale, dtype="int8"), scale)
+fake_quant: x + jax.lax.stop_gradient(dequantize(quantize(x, scale, dtype="int8"), scale) - x)
 int4_matmul: gemm(a, dequantize(kernel, scale))
 conv2d: convolution(x, filter)
 max_pool2d MaxPool maxpool: max_pooling2(x, window_sizes=2, strides=2).values
@@ -310,6 +310,7 @@ def test_a_call_of_an_operator_is_explained(
     [
         ("transpose", "jnp.transpose(x, axes)"),
         ("jnp.transpose", "jnp.transpose(x, axes)"),
+        ("lax.associative_scan", "jax.lax.associative_scan(jnp.add, x)"),
         ("scatter_add", "x.at[indices].add(updates)"),
     ],
 )
