@@ -16,12 +16,14 @@ from dmljax.text import did_you_mean
 class HintingEnumType(enum.EnumType):
     """The type of enumerations that suggest a member's name where an attribute's is unknown.
 
-    `elsewhere` maps names that are not accepted, but that hints know. `room` is the module as users name it.
+    `elsewhere` maps names that are not accepted, but that hints know, and `remedies` names without a member to what to
+    write instead. `room` is the module as users name it.
     """
 
     room: str = ""
     prefix: str = ""
     elsewhere: Mapping[str, str] = MappingProxyType({})
+    remedies: Mapping[str, str] = MappingProxyType({})
 
     if not TYPE_CHECKING:  # a type checker refuses unknown names by itself
 
@@ -65,10 +67,12 @@ class HeaderEnum(enum.IntEnum, metaclass=HintingEnumType):
         prefix: str,
         in_jax: Mapping[str, str] = MappingProxyType({}),
         elsewhere: Mapping[str, str] = MappingProxyType({}),
+        remedies: Mapping[str, str] = MappingProxyType({}),
         **kwargs: Any,
     ) -> None:
         super().__init_subclass__(**kwargs)
         cls.room, cls.prefix, cls.in_jax, cls.elsewhere = "directml", prefix, in_jax, elsewhere
+        cls.remedies = remedies
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
@@ -374,7 +378,11 @@ class MatrixTransform(
 
 
 class InterpolationMode(
-    HeaderEnum, prefix="DML_INTERPOLATION_MODE_", in_jax={"nearest": "NEAREST_NEIGHBOR", "bilinear": "LINEAR"}
+    HeaderEnum,
+    prefix="DML_INTERPOLATION_MODE_",
+    in_jax={"nearest": "NEAREST_NEIGHBOR", "bilinear": "LINEAR"},
+    remedies=dict.fromkeys(("CUBIC", "BICUBIC"), "jax.image.resize(x, shape, 'cubic')")
+    | dict.fromkeys(("LANCZOS", "LANCZOS3"), "jax.image.resize(x, shape, 'lanczos3')"),
 ):
     """`DML_INTERPOLATION_MODE`: how a resampled element is computed.
 

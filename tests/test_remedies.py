@@ -180,7 +180,24 @@ MISTAKES = [
         "convolution_integer(x, None, filter)",
         "convolution_integer(bytes_, None, filter_)",
     ),
+<<<<<<< HEAD
     ("reduce(x)", "reduce(x, 'sum')", ""),
+=======
+    (
+        "convolution(images, kernel, padding='SAME', strides=2)",
+        "zip(*jax.lax.padtype_to_pads(x.shape[2:], window, strides, 'SAME'))",
+        "(lambda x, window, strides: convolution(x, jnp.ones((4, 3, *window)), strides=strides, "
+        "**dict(zip(('start_padding', 'end_padding'), {}))))(jnp.ones((1, 3, 8, 8)), (3, 3), (2, 2))",
+    ),
+    (
+        "resample(images, scales=2, interpolation_mode='bicubic')",
+        "jax.image.resize(x, shape, 'cubic')",
+        "(lambda x, shape: {})(images, (1, 16, 16, 3))",
+    ),
+    ("dmljax.resize", "resample (it scales centers, as jax.image.resize does)", "0"),
+    ("dmljax.attention", "multihead_attention (keys have as many heads as queries)", "0"),
+    ("dmljax.quantize_linear", "element_wise_quantize_linear (its scale broadcasts)", "0"),
+>>>>>>> 426d780d (Name the usual of several functions first, with what it is for)
     ("max_pooling(images)", "window_sizes=2, strides=2", "max_pooling(images, {})"),
     ("batch_normalization(x, 0, 0, 0, 0, training=True)", "batch_normalization_training", "{}"),
     (

@@ -367,7 +367,9 @@ class OneOf:
             if isinstance(value, str):
                 return self.enumeration.of(value)
         except ValueError:
-            raise InvalidDesc(Problem(where, self._rule, show(value) + self._hint(value))) from None
+            remedy = self.enumeration.remedies.get(value.upper())
+            hint = "" if remedy else self._hint(value)
+            raise InvalidDesc(Problem(where, self._rule, show(value) + hint, remedy=remedy)) from None
         raise InvalidType(Problem(where, self._rule, show(value)))
 
     def _hint(self, value: str) -> str:

@@ -318,7 +318,10 @@ def _names_here(name: str, parameters: Mapping[str, Any]) -> Iterator[tuple[str,
 
 def _remedy_for_padding(mode: str) -> str:
     if mode.upper() == "SAME":
-        return "with strides=1, SAME is start_padding=(size - 1) // 2, end_padding=size // 2 for windows of that size"
+        return (
+            "with strides=1, SAME is start_padding=(size - 1) // 2, end_padding=size // 2 for windows of that size; "
+            "with others, start_padding, end_padding = zip(*jax.lax.padtype_to_pads(x.shape[2:], window, strides, 'SAME'))"
+        )
     return "VALID is start_padding=0, end_padding=0, the default"
 
 

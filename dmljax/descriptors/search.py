@@ -122,6 +122,13 @@ def _split_library(name: str) -> tuple[str, str]:
 _LIBRARIES = {"f": "torch.nn.functional", "jax.numpy": "jnp", "lax": "jax.lax", "nn": "torch.nn", "numpy": "np"}
 
 
+# What the first of several functions of a name is for
+_USUAL = {
+    "attention": "multihead_attention (keys have as many heads as queries)",
+    "quantizelinear": "element_wise_quantize_linear (its scale broadcasts)",
+    "resize": "resample (it scales centers, as jax.image.resize does)",
+}
+
 MAX_FOUND = 8
 
 
@@ -187,6 +194,9 @@ def hint(name: str) -> str:
     if call is not None:
         return f"; use {call}"
     functions = functions_called(name)
+    usual = _USUAL.get(_split_library(name)[1])
+    if usual and len(functions) > 1:
+        functions = [usual, *(function for function in functions if function != usual.partition(" ")[0])]
     return f", did you mean {join_words(functions, 'or')}?" if functions else did_you_mean(name, _functions())
 
 

@@ -193,7 +193,8 @@ def test_axis_is_accepted_for_axes() -> None:
         ),
         (
             lambda: dmljax.max_pooling(VALUES, padding="SAME"),  # type: ignore[call-arg]
-            "SAME is start_padding=(size - 1) // 2, end_padding=size // 2 for windows of that size)",
+            "SAME is start_padding=(size - 1) // 2, end_padding=size // 2 for windows of that size; with others, "
+            "start_padding, end_padding = zip(*jax.lax.padtype_to_pads(x.shape[2:], window, strides, 'SAME')))",
         ),
         (
             lambda: dmljax.max_pooling(VALUES, padding="VALID"),  # type: ignore[call-arg]

@@ -88,7 +88,7 @@ avg_pool2d: average_pooling, average_pooling1 or quantized_linear_average_poolin
 AveragePool: average_pooling or average_pooling1
 upsample: upsample_2d
 interpolate: resample, resample1, resample2 or resample3
-Resize resize: resample, resample1, resample2, resample3 or upsample_2d
+Resize resize: resample (it scales centers, as jax.image.resize does), resample1, resample2, resample3 or upsample_2d
 pixel_shuffle DepthToSpace: depth_to_space or depth_to_space1
 batch_norm: batch_normalization or batch_normalization_training
 LayerNormalization: mean_variance_normalization, mean_variance_normalization1 or mean_variance_normalization2
@@ -100,7 +100,7 @@ gqa: multihead_attention1
 moe_dispatch: activation_hardmax, top_k, nonzero_coordinates or gather_nd1
 quantized_matmul: quantized_linear_matrix_multiply or matrix_multiply_integer_to_float
 quantize_per_tensor: element_wise_quantize_linear
-QuantizeLinear: element_wise_quantize_linear or quantize
+QuantizeLinear: element_wise_quantize_linear (its scale broadcasts) or quantize
 DequantizeLinear: element_wise_dequantize_linear or dequantize
 equal eq: element_wise_logical_equals
 greater: element_wise_logical_greater_than

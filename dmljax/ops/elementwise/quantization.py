@@ -380,7 +380,8 @@ def quantize(
     Along each dimension, `scale` and `zero_point` have one element for each block of `input`; blocks have equal sizes,
     so these sizes divide those of `input`. The result is uint8, which has no negative numbers, unless `dtype` or the
     type of `zero_point` says otherwise. A Python number takes the output's type as zero point, and the type of a
-    floating `input` as scale. Halves are rounded to the nearest even integer.
+    floating `input` as scale. Halves are rounded to the nearest even integer. The gradient is 0, as that of rounding;
+    `input + jax.lax.stop_gradient(rounded - input)` passes it straight through.
 
     Args:
         input: Floats to quantize, or integers, which may have a scale of any floating type.
