@@ -180,9 +180,7 @@ MISTAKES = [
         "convolution_integer(x, None, filter)",
         "convolution_integer(bytes_, None, filter_)",
     ),
-<<<<<<< HEAD
     ("reduce(x)", "reduce(x, 'sum')", ""),
-=======
     (
         "convolution(images, kernel, padding='SAME', strides=2)",
         "zip(*jax.lax.padtype_to_pads(x.shape[2:], window, strides, 'SAME'))",
@@ -197,7 +195,6 @@ MISTAKES = [
     ("dmljax.resize", "resample (it scales centers, as jax.image.resize does)", "0"),
     ("dmljax.attention", "multihead_attention (keys have as many heads as queries)", "0"),
     ("dmljax.quantize_linear", "element_wise_quantize_linear (its scale broadcasts)", "0"),
->>>>>>> 426d780d (Name the usual of several functions first, with what it is for)
     ("max_pooling(images)", "window_sizes=2, strides=2", "max_pooling(images, {})"),
     ("batch_normalization(x, 0, 0, 0, 0, training=True)", "batch_normalization_training", "{}"),
     (

@@ -320,7 +320,8 @@ def _remedy_for_padding(mode: str) -> str:
     if mode.upper() == "SAME":
         return (
             "with strides=1, SAME is start_padding=(size - 1) // 2, end_padding=size // 2 for windows of that size; "
-            "with others, start_padding, end_padding = zip(*jax.lax.padtype_to_pads(x.shape[2:], window, strides, 'SAME'))"
+            "with others, "
+            "start_padding, end_padding = zip(*jax.lax.padtype_to_pads(x.shape[2:], window, strides, 'SAME'))"
         )
     return "VALID is start_padding=0, end_padding=0, the default"
 

@@ -1,5 +1,6 @@
 """ONNX models as callables that take arrays."""
 
+import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -98,6 +99,22 @@ class Model:
         def __getattr__(self, name):
             public = (known for known in dir(self) if not known.startswith("_"))
             raise no_attribute_of(self, name, hint_by_table(name, _ELSEWHERE, public))
+
+    # Python copies by way of `__reduce__` otherwise, which raises.
+    def __copy__(self) -> "Model":
+        return self._with_state(self.__dict__)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Model":
+        return self._with_state(copy.deepcopy(self.__dict__, memo))
+
+    def _with_state(self, state: Mapping[str, Any]) -> "Model":
+        other = Model.__new__(Model)
+        other.__dict__.update(state)
+        return other
+
+    def __reduce__(self) -> Any:
+        remedy = "load it again where it is needed, or model.save('model.onnx') first"
+        raise InvalidType(Problem((), "a compiled model cannot be pickled", remedy=remedy))
 
     def __call__(self, *inputs: Any, **named: Any) -> Results:
         key = self._take_key(named) if "key" in named else None

@@ -3,6 +3,7 @@
 import copy
 import errno
 import os
+import pickle
 import re
 from pathlib import Path
 from typing import Any
@@ -581,7 +582,10 @@ def test_tensors_of_all_types_are_read() -> None:
 def test_a_model_can_be_copied() -> None:
     graph = "f (float[N] x) => (float[N] y) { y = Neg(x) }"
     loaded = dmljax.onnx.load(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 21]> {graph}'))
-    assert copy.deepcopy(loaded)(np.ones(2, np.float32)).tolist() == [-1, -1]
+    for copied in (copy.copy(loaded), copy.deepcopy(loaded)):
+        assert copied(np.ones(2, np.float32)).tolist() == [-1, -1]
+    with pytest.raises(InvalidType, match=r"cannot be pickled \(load it again where it is needed, or model.save"):
+        pickle.dumps(loaded)
 
 
 @pytest.mark.parametrize("node", ["y = Identity(x)", "y = Add(x, x)"])
