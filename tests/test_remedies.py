@@ -195,6 +195,7 @@ MISTAKES = [
     ("dmljax.resize", "resample (it scales centers, as jax.image.resize does)", "0"),
     ("dmljax.attention", "multihead_attention (keys have as many heads as queries)", "0"),
     ("dmljax.quantize_linear", "element_wise_quantize_linear (its scale broadcasts)", "0"),
+    ("dmljax.show(x, title='relu')", 'show({"relu": x}) titles an array', "0"),
     ("max_pooling(images)", "window_sizes=2, strides=2", "max_pooling(images, {})"),
     ("batch_normalization(x, 0, 0, 0, 0, training=True)", "batch_normalization_training", "{}"),
     (
