@@ -50,8 +50,9 @@ def quantized_array(where: Where, value: ArrayLike) -> Array:
 def float_array(where: Where, value: ArrayLike) -> Array:
     """`value` as an array of floats."""
     x = real_array(where, value)
-    remedy = f"{spell_path(path_of(where))}.astype(jnp.float32)"
-    require(where, x.dtype in FLOATS, "must be of a floating type", x.dtype, InvalidType, remedy=remedy)
+    if x.dtype not in FLOATS:
+        remedy = f"{spell_path(path_of(where))}.astype(jnp.float32)"
+        raise InvalidType(Problem(where, "must be of a floating type", x.dtype, remedy=remedy))
     return x
 
 
