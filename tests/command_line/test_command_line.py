@@ -842,7 +842,6 @@ def test_the_table_of_operators_is_filtered(
             "error: unknown operator 'relu softmax'\n"
             "tip: `dmljax explain relu`, then `dmljax explain softmax`: one at a time\n",
         ),
-        (["explain", "backprop"], "error: unknown operator 'backprop'\ntip: use jax.grad(function)\n"),
         (["run", "x.ipynb"], "error: x.ipynb is no model\ntip: `jupyter lab x.ipynb` opens it\n"),
         (["run", "x.py"], "error: x.py is no model\ntip: `python x.py` runs it\n"),
     ],
