@@ -234,7 +234,7 @@ def test_a_file_is_required_without_a_window() -> None:
 
 
 def test_arrays_are_checked_before_a_file_is_required() -> None:
-    with pytest.raises(DmlError, match=r"^show: results\.y must be a JAX or NumPy array; got str$"):
+    with pytest.raises(DmlError, match=r"^show: results\.y must be a JAX or NumPy array; got str"):
         dmljax.show(jnp.eye(2), {"y": "hello"})
 
 
